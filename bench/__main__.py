@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--markdown", action="store_true", help="print the table for docs/benchmarks.md")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a fleet is stopped with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a fleet stops with us
     for name in options.names:
         if name not in BENCHES:
             parser.error(f"unknown benchmark {name!r}; choose from {', '.join(BENCHES)}")

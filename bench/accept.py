@@ -26,7 +26,7 @@ ROUNDS = 12
 def run() -> list[Row]:
     with fleet("scripted", "adam", up=None) as (made, project):
         fill(made.source)
-        for key, value in IDENTITY.items():  # as people have one, and as git by hand has it here
+        for key, value in IDENTITY.items():  # as users have one, and as git by hand has it here
             git(made.root, "config", key, value)
         made.up("--no-patrol")
         times = interleave(

@@ -1,6 +1,6 @@
 """Tasks without model time through four auto workers, against a shell loop that does the same git work.
 
-Measures the time per merged task: at most twice the loop's, which is at least half of its throughput.
+Measures the time per merged task: at most twice the loop's, that is, at least half its throughput.
 """
 
 import os
@@ -24,7 +24,7 @@ ROUNDS = 3
 
 WORK = "echo {number} > work-{number}.txt; git add work-{number}.txt; git -c user.name=W -c user.email=w@e commit -qm W{number}"
 
-#: what one task needs in any case: a reset, the work, landing it, and verifying that
+#: what every task needs: a reset, the work, the landing and its verification
 LOOP = """
 set -e
 cd "$1"

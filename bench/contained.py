@@ -1,4 +1,4 @@
-"""A launch, a delivery, and a check of about a second: contained, against the same that is not."""
+"""A launch, a delivery and a check of about a second: contained against not contained."""
 
 import itertools
 import statistics
@@ -21,7 +21,7 @@ from llmc.sessions import sessions
 NAME = "contained"
 TARGET = 1.1
 ROUNDS = 10
-#: as test suites do: many short programs, which read and write the checkout
+#: like a test suite: many short programs that read and write the checkout
 COMMAND = "for i in 1 2 3 4 5 6 7 8 9 10; do /usr/bin/python3 -c 'import json, unittest' && git status --short && ls -R > listed; done"
 
 

@@ -1,6 +1,7 @@
-"""A fleet's database: claims that two nodes race for, a million tasks, growth (fleet_growth.py), and a node with nothing to do.
+"""A fleet's database: claims that two nodes race for, a million tasks, growth, and an idle node.
 
-The server writes to disk as in earnest. Its clients are threads of one process beside it on the same machine.
+The growth is in fleet_growth.py. The server writes to disk as in production.
+Its clients are threads of one process on the same machine.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ def run() -> list[Row]:
 
 
 def _raced(url: str) -> Row:
-    """Two nodes claim all there is; no task has two holders."""
+    """Two nodes claim all tasks; no task has two holders."""
     with nodes(url, 2, 2, RACED) as (_, members):
         floor = _floor(members[0])
         won, took_s = _claim(RACED, members)
@@ -52,14 +53,14 @@ def _among_many(url: str) -> Row:
 
 
 def _idle(url: str) -> tuple[Row, int]:
-    """What a node with nothing to do asks of the database, and how many connections it has."""
+    """What an idle node asks of the database, and how many connections it has."""
     with fleet_of(("one",), url, **{"defaults.patrol_interval_secs": "120"}) as made:
         up(made["one"], "--concurrency", "3")
         wait_until(lambda: _transactions(url) > 0)
         time.sleep(12)  # past the start
         before, began = _transactions(url), time.monotonic()
         time.sleep(IDLE_S)
-        asked = _transactions(url) - before - 1  # our own look
+        asked = _transactions(url) - before - 1  # our own query
         per_10_s = asked * 10 / (time.monotonic() - began)
         connections = _connections(url)
     case, note = (
@@ -98,7 +99,7 @@ def _floor(own: Membership) -> float:
 
 
 def _claim(count: int, members: list[Membership]) -> tuple[list[str], float]:
-    """All nodes claim at once, until so many tasks are claimed."""
+    """All nodes claim at once, until `count` tasks are claimed."""
     won: list[str] = []
 
     def work(own: Membership) -> None:

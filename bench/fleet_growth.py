@@ -1,7 +1,9 @@
-"""The statements of 10, 100 and 1,000 nodes over a bounded number of connections, and what becomes the limit first.
+"""The statements of 10, 100 and 1,000 nodes over a bounded number of connections,
+and which limit comes first.
 
-A node beats every ten seconds, claims a task for a worker that is free, and waits for a call if there is none. A task that
-ends calls one node for each task that it makes ready; the server wakes the connections of all that listen. What a statement costs the server is its processor time, whatever else the machine does.
+A node beats every ten seconds, claims a task for a free worker, and waits for a call if there is none. A task
+that ends calls one node for each task that it makes ready; the server wakes every connection that listens.
+The cost of a statement is its processor time on the server, whatever else the machine does.
 """
 
 import contextlib
@@ -28,7 +30,7 @@ NAME = "fleet"
 SIZES, POOL = (10, 100, 1_000), 50
 TASKS, TIMES = 20_000, 1_500
 BEAT_S = 10.0
-#: of a statement of many nodes against one of ten nodes, as much as its connections wait for each other
+#: how much slower a statement may be with many nodes than with ten, besides taking turns on connections
 GROWTH = 2.0
 #: a node with three workers, whose tasks take five minutes
 CLAIMS_PER_S = 3 / 300
@@ -45,18 +47,18 @@ where state = 'active' and datname = current_database() and pid <> pg_backend_pi
 
 
 class Measured(Struct):
-    """One kind of statement, by so many nodes."""
+    """One kind of statement, executed by some number of nodes."""
 
     latencies_ms: list[float]
     per_s: float
     #: processor time of the server for one statement
     server_ms: float
-    #: of all looks at a statement, the share that found it waiting for a lock
+    #: share of samples in which the statement was waiting for a lock
     lock_waits: float
 
 
 def rows(server: Postgres, per_node: int) -> Iterator[Row]:
-    """`per_node`: connections that a node has."""
+    """`per_node`: connections per node."""
     heard_ms = _heard_ms(server)
     last: dict[str, Measured] = {}
     first: dict[str, Measured] = {}
@@ -73,7 +75,7 @@ def rows(server: Postgres, per_node: int) -> Iterator[Row]:
 
 
 def _kinds(members: list[Membership]) -> dict[str, Callable[[int], object]]:
-    """What a node does, by the number of the node."""
+    """What each node does, by node number."""
     tasks = [SharedTasks(own, "plan") for own in members]
     beating = [Beating(own, "plan") for own in members]
     for one in beating:
@@ -86,13 +88,13 @@ def _kinds(members: list[Membership]) -> dict[str, Callable[[int], object]]:
 
 
 def _wait_and_call(node: SharedTasks) -> None:
-    """A node finds no task, and one that waits is called."""
+    """A node finds no task, and a waiting node is called."""
     node.look(MOST_READY, free=1)
     node.call_waiting()
 
 
 def _heard_ms(server: Postgres) -> float:
-    """Processor time of the server to wake one more connection that listens, for each call."""
+    """Processor time of the server to wake one more listening connection, per call."""
     found = []
     for listening in (0, LISTENING):
         with nodes(server.new(), 1, 1) as (url, members), contextlib.ExitStack() as ears:
@@ -106,7 +108,7 @@ def _heard_ms(server: Postgres) -> float:
 
 
 def _judged(kind: str, count: int, connections: int, found: Measured, first: Measured) -> Row:
-    """Heartbeats have to be done in time; of the others, as many are done for many nodes as for ten."""
+    """Heartbeats must be on time; for the other kinds, many nodes get as much done as ten."""
     name, floor_ms = f"{kind} of 10 nodes", _median(found.latencies_ms)
     target, judged = None, "median"
     if kind == "heartbeat":
@@ -120,7 +122,7 @@ def _judged(kind: str, count: int, connections: int, found: Measured, first: Mea
 
 
 def _first_limit(server: Postgres, found: dict[str, Measured], heard_ms: float, per_node: int) -> Row:
-    """How many nodes each resource carries, if every task that ends calls a node; and the server's load by 1,000."""
+    """How many nodes each resource carries if every finished task calls a node; the load with 1,000."""
     cores = os.cpu_count() or 1
     cost = {kind: one.server_ms / 1000 for kind, one in found.items()}
     each = cost["heartbeat"] / BEAT_S + (cost["claim"] + cost["call"]) * CLAIMS_PER_S
@@ -175,11 +177,11 @@ def _measure(
 
 
 def _server_ms(server: Postgres) -> dict[str, float]:
-    """Processor time of the server and of each process that it has started."""
+    """Processor time of the server and of every process it started."""
     started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     found = {}
     for pid in (str(server.pid), *started):
-        with contextlib.suppress(OSError):  # it may have ended
+        with contextlib.suppress(OSError):  # it may have exited
             found[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
     return found
 
@@ -189,7 +191,7 @@ def _median(values: list[float]) -> float:
 
 
 def together(works: list[Callable[[], None]]) -> float:
-    """Seconds until all of them are done; they begin at the same moment."""
+    """Seconds until all of them are done; they start at the same moment."""
     start = threading.Barrier(len(works) + 1)
 
     def begin(work: Callable[[], None]) -> None:
@@ -210,7 +212,7 @@ def together(works: list[Callable[[], None]]) -> float:
 def nodes(
     url: str, count: int, connections: int, tasks: int = TASKS
 ) -> Iterator[tuple[str, list[Membership]]]:
-    """Nodes that have joined, and share connections."""
+    """Nodes that have joined and share connections."""
     databases = [Database(url) for _ in range(connections)]
     databases[0].migrate()
     members = [
@@ -227,7 +229,7 @@ def nodes(
 
 
 def _all_done(url: str) -> None:
-    """No task is ready any more."""
+    """No task is ready anymore."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("update llmc.task set status = 'completed' where status = 'pending'")
         db.execute("vacuum analyze llmc.task")

@@ -1,7 +1,8 @@
 """A landing on a remote that several machines share, against a loop of bare pushes to the same server.
 
-Both push one commit on top of the branch, over a loopback connection. llmc also reads the fence, writes the ledger (a file
-here), makes a new value of the fence, fetches to prove that the commit landed, and looks for unfinished work to remove.
+Both push one commit on top of the branch, over a loopback connection. llmc also reads the fence, writes the
+ledger (a file here), makes a new fence value, fetches to prove that the commit landed,
+and checks for unfinished work to remove.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from llmc.repo.project import Project, Shared
 from llmc.repo.rules.fenced_push import Remote
 
 NAME = "fleet_landing"
-#: at least half the landings of the loop
+#: at least half as many landings as the loop
 TARGET = 2.0
 ROUNDS = 40
 

@@ -39,7 +39,7 @@ def fleet(agent: str, *workers: str, up: tuple[str, ...] | None = ()) -> Iterato
 
 
 def wait_for_rest(project: Project, name: str, status: Status) -> None:
-    """Wait until the turn has ended, according to the state and the client."""
+    """Wait until the turn is over, according to the state and the client."""
 
     def at_rest() -> bool:
         record = project.store.worker(name)

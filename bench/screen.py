@@ -1,6 +1,7 @@
 """The interactive screen with thirty workers at work: its first frame, the time from a key to its paint, and its cost.
 
-The workers print a line each half second, as agents do. The floor of the first frame is a textual app that shows one line.
+The workers print a line every half second, as agents do.
+The floor of the first frame is a textual app that shows one line.
 """
 
 import contextlib
@@ -76,7 +77,7 @@ def run() -> list[Row]:
 
 @contextlib.contextmanager
 def _terminal(argv: list[str]) -> Iterator[tuple[int, psutil.Process]]:
-    """A program on a terminal of 120 x 36: the other end, and its process."""
+    """A program on a 120 x 36 terminal: the other end, and its process."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 36, 120, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
@@ -116,7 +117,7 @@ def _settle(screen: int) -> None:
 
 
 def _key_to_paint(screen: int, key: bytes) -> float:
-    """From a key to the first paint that marks another row."""
+    """From a key press to the first paint that marks another row."""
     while _read(screen, 0.05):
         pass
     began = time.perf_counter()
@@ -138,7 +139,7 @@ def _processor_ms(screen: int, process: psutil.Process) -> float:
 
 
 def _used(process: psutil.Process) -> float:
-    """With the programs that it started and waited for."""
+    """Including the programs that it started and waited for."""
     return sum(process.cpu_times()[:4])
 
 

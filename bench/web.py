@@ -36,7 +36,7 @@ EVENT_MS, DIFF_MS, PAGE_KB = 300.0, 1000.0, 200.0
 
 
 class Server:
-    """A running server, and a browser that is signed in."""
+    """A running server and a signed-in browser."""
 
     def __init__(self, made: Fleet) -> None:
         self._child = subprocess.Popen(
@@ -84,7 +84,7 @@ class Server:
             writer.close()
 
     def used_s(self) -> float:
-        """With the programs that it started and waited for."""
+        """Including the programs that it started and waited for."""
         return sum(self.process.cpu_times()[:4])
 
     def megabytes(self) -> float:
@@ -152,7 +152,7 @@ def _first_page_kb(server: Server) -> float:
 
 
 async def _watched(server: Server, project: Project, query: str, streams: int) -> tuple[float, float]:
-    """Seconds of processor and megabytes while some browsers watch a page, with an event each second."""
+    """Processor seconds and megabytes while some browsers watch a page, with one event per second."""
     async with contextlib.AsyncExitStack() as stack:
         readers = []
         for _ in range(streams):
@@ -182,7 +182,7 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def _event_to_page(server: Server, project: Project) -> list[float]:
-    """From the event in the log to its arrival in a browser."""
+    """From the event in the log until a browser receives it."""
     times = []
     async with server.stream("page=events") as reader:
         await reader.read(65536)

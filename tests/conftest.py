@@ -1,4 +1,4 @@
-"""What every test gets: no way to a person's home, tmux server or credentials, and a fleet on request."""
+"""What every test gets: no access to the user's home, tmux server or credentials, and a fleet on request."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ from tests.support.webhook import Webhook
 
 pytest_plugins = ["tests.support.requirements", "tests.support.shared_tasks"]
 
-# A shell that runs the suite in the background lets it ignore Ctrl-C, and every program started here would too.
+# Started in the background by a shell, the suite and all its programs would ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -32,7 +32,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers the end-to-end tests come first, and each worker begins with as much of them."""
+    """With several workers, the end-to-end tests come first, spread evenly over the workers."""
     workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
     if workers > 1:
         files = by_file([item.nodeid for item in items])
@@ -43,12 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def size_of(file: str) -> int:
-    """How much there is in a file says roughly how long its tests take together."""
+    """The size of a file says roughly how long its tests take."""
     return (Path(__file__).parents[1] / file).stat().st_size
 
 
 def pytest_collection_finish() -> None:
-    """What collection made stays until the end: the garbage collector need not look at it again and again."""
+    """Keep the objects made by collection until the end: the garbage collector need not check them again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Hostile text in a failure is shown as escapes: one that cannot be sent would end the whole run."""
+    """Show hostile text in a failure as escapes: text that cannot be sent would end the whole run."""
     report = yield
     if report.longrepr is not None and not isinstance(report.longrepr, tuple):
         text = str(report.longrepr)
@@ -77,7 +77,7 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _faults_count_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault point that an earlier test passed is passed for the first time again."""
+    """A fault point that an earlier test passed counts as not passed yet."""
     monkeypatch.setattr(faults, "_passed", type(faults._passed)())
 
 
@@ -105,7 +105,7 @@ def api() -> Iterator[LoopbackApi]:
 
 @pytest.fixture(params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
 def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """A fleet on each of the agents: a scenario is written once and runs on all of them."""
+    """A fleet on each agent: a scenario is written once and runs on all of them."""
     server = None if request.param == "scripted" else request.getfixturevalue("api")
     try:
         made = Fleet(request.param, server)
@@ -125,6 +125,6 @@ def scripted() -> Iterator[Fleet]:
 
 @pytest.fixture
 def hook() -> Iterator[Webhook]:
-    """Takes notifications."""
+    """Receives notifications."""
     with Webhook() as server:
         yield server

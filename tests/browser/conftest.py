@@ -10,7 +10,7 @@ from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
 from tests.support.web_page import DESKTOP, PHONE, Visitor, Web, chromium, visiting
 
-#: two lines that a person comments on, and a long one
+#: two lines that the user comments on, and a long one
 WORK = 'def greet():\\n    return "Hello"\\n\\n\\ndef main():\\n    print(greet())\\n    print("one line that is longer than a phone is wide, and wraps")\\n'
 
 
@@ -29,7 +29,7 @@ def device(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def fleet(scripted: Fleet) -> Fleet:
-    """Two workers, and a daemon."""
+    """Two workers and a daemon."""
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     return scripted
@@ -37,7 +37,7 @@ def fleet(scripted: Fleet) -> Fleet:
 
 @pytest.fixture
 def web(fleet: Fleet) -> Iterator[Web]:
-    """Its page; a server that complained fails the test."""
+    """Its page; an error logged by the server fails the test."""
     made = Web(fleet)
     yield made
     assert made.stop() == ""
@@ -45,14 +45,14 @@ def web(fleet: Fleet) -> Iterator[Web]:
 
 @pytest.fixture
 def visitor(web: Web, browser: Browser, device: dict[str, Any]) -> Iterator[Visitor]:
-    """A person at the page; what the console says is a failure."""
+    """A user on the page; any console output fails the test."""
     with visiting(web, browser, device) as made:
         yield made
         assert made.complaints == []
 
 
 def write_code(subject: str = "Greet people", path: str = "greeter.py") -> str:
-    """A task that ends in a review, and changes its work at each request."""
+    """A task that ends in review, and changes its work at each request."""
     amend = f"git add -A && {COMMIT} '{subject}' --amend"
     return (
         f"{subject}\n@on-reject echo '# changed' >> {path} && {amend}\n"

@@ -1,4 +1,4 @@
-"""A page that stays true: the daemon, the server or the line goes away, and comes back."""
+"""The page stays correct while the daemon, the server or the connection goes down and comes back."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.support.web_page import DESKTOP, Visitor, Web, visiting
 
 
 def test_a_killed_daemon_is_told_and_a_new_one(fleet: Fleet, visitor: Visitor) -> None:
-    """Break: no look at the daemon in the health."""
+    """Break: leave the daemon out of the health check."""
     page = visitor.go("/board")
     expect(page.locator("#health")).to_contain_text("daemon running")
     fleet.kill_daemon()
@@ -27,9 +27,9 @@ def test_a_killed_daemon_is_told_and_a_new_one(fleet: Fleet, visitor: Visitor) -
 
 
 def test_a_lost_connection_is_told_and_caught_up(fleet: Fleet, visitor: Visitor) -> None:
-    """Ages stop while nothing is known; what happened meanwhile is there afterwards.
+    """Ages stop while the connection is down; what happened in the meantime shows up afterwards.
 
-    Break: no whole page at each connect, or a page that hides the loss.
+    Break: do not send the whole page at each connect, or hide the loss.
     """
     page = visitor.go("/")
     field = page.locator("#health p.lost")
@@ -49,7 +49,7 @@ def test_a_lost_connection_is_told_and_caught_up(fleet: Fleet, visitor: Visitor)
 def test_a_comment_written_without_a_connection_is_saved_later(
     fleet: Fleet, web: Web, visitor: Visitor
 ) -> None:
-    """Break: no save when the connection is back."""
+    """Break: do not save when the connection is back."""
     fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
     fleet.wait("adam", "needs_review")
     page = visitor.go("/w/adam/review")
@@ -63,9 +63,9 @@ def test_a_comment_written_without_a_connection_is_saved_later(
 
 
 def test_a_browser_that_was_signed_out_is_told(fleet: Fleet, visitor: Visitor) -> None:
-    """At once, in every tab, while nothing happens; and the sign-in leads back to the page.
+    """Immediately, in every tab, while nothing happens; signing in leads back to the page.
 
-    Break: an endless `trying`; a stream that ends with its next message.
+    Break: keep `trying` forever; or end the stream only with its next message.
     """
     page, other, taken = visitor.go("/board"), visitor.open(), visitor.open()
     other.goto(f"{visitor.url}/events")
@@ -87,7 +87,7 @@ def test_a_browser_that_was_signed_out_is_told(fleet: Fleet, visitor: Visitor) -
 
 
 def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
-    """However late its scripts come. Break: `defer` on the scripts of the page."""
+    """No matter how late its scripts arrive. Break: put `defer` on the scripts of the page."""
     waiting: list[Route] = []
     page = visitor.open()
     page.route("**/hx-sse.min.js", lambda route: waiting.append(route))
@@ -102,7 +102,7 @@ def test_a_page_on_a_slow_line_is_live(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_line_that_is_cut_on_its_way_is_told(fleet: Fleet, web: Web, browser: Browser) -> None:
-    """It looks open, but nothing comes. Break: believe in a connection until it ends."""
+    """It looks open, but nothing arrives. Break: trust a connection until it closes."""
     with visiting(web, browser, DESKTOP) as visitor:
         visitor.page.clock.install()
         page = visitor.go("/board")
@@ -125,7 +125,7 @@ def test_a_line_that_is_cut_on_its_way_is_told(fleet: Fleet, web: Web, browser: 
 
 
 class Thief(BaseHTTPRequestHandler):
-    """Another server of this machine: it wants our cookies, and sets its own with our names."""
+    """Another server on this machine: it wants our cookies, and sets its own with our names."""
 
     taken: list[str] = []
 
@@ -143,7 +143,7 @@ class Thief(BaseHTTPRequestHandler):
 
 
 def test_another_server_of_this_machine_gets_no_sign_in(web: Web, browser: Browser) -> None:
-    """Nor ends it; and the short address leads to the page. Break: a cookie for `/`; no login.js."""
+    """Nor can it end one; the short address leads to the page. Break: set the cookie for `/`; no login.js."""
     server = HTTPServer(("127.0.0.1", 0), Thief)
     thread = Thread(target=server.serve_forever)
     thread.start()

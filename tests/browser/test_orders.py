@@ -1,4 +1,4 @@
-"""What needs a person, dealt with in the browser."""
+"""Items that need the user, handled in the browser."""
 
 import json
 from typing import Any
@@ -14,9 +14,10 @@ from tests.support.web_page import DESKTOP, Visitor, Web, visiting
 
 
 def test_a_question_is_answered(fleet: Fleet, web: Web, browser: Browser, visitor: Visitor) -> None:
-    """By a button here; another browser sees it go, and the event log says from where.
+    """With a button here; another browser sees the question disappear,
+    and the event log says where the answer came from.
 
-    Break: an item that waits for a reload.
+    Break: keep the item until a reload.
     """
     with visiting(web, browser, DESKTOP) as other:
         fleet.llmc("start", "--worker", "baker", "--prompt", "Pick one\n@ask Which colour?\n@say Fine.")
@@ -57,7 +58,7 @@ def test_an_answer_stays_with_its_question(fleet: Fleet, visitor: Visitor) -> No
 
 
 def test_cards_do_not_move_under_the_pointer(fleet: Fleet, web: Web, browser: Browser) -> None:
-    """They do when it leaves. Break: no list is held."""
+    """They move once it leaves. Break: do not hold the list."""
     fleet.llmc("start", "--worker", "baker", "--prompt", write_code())
     fleet.wait("baker", "needs_review")
     with visiting(web, browser, DESKTOP) as visitor:
@@ -66,12 +67,12 @@ def test_cards_do_not_move_under_the_pointer(fleet: Fleet, web: Web, browser: Br
         review.hover()
         before = review.bounding_box()
         fleet.llmc("start", "--worker", "adam", "--prompt", "Pick one\n@ask Which colour?")
-        expect(page).to_have_title("(2) llmc")  # it is known
+        expect(page).to_have_title("(2) llmc")  # the page knows about it
         assert review.bounding_box() == before
         expect(page.get_by_role("article")).to_have_count(1)
         page.mouse.move(5, 5)
         expect(page.get_by_role("article")).to_have_count(2)
-        # One that is dealt with stays, greyed, as long as the pointer is there.
+        # A card that was handled stays, grayed out, as long as the pointer is on it.
         card = page.locator(".card.review")
         card.hover()
         fleet.llmc("accept", "baker")
@@ -83,7 +84,7 @@ def test_cards_do_not_move_under_the_pointer(fleet: Fleet, web: Web, browser: Br
 
 
 def test_a_goals_question_is_answered(scripted: Fleet, browser: Browser, device: dict[str, Any]) -> None:
-    """Break: no settle after the answer, or questions that the goals page does not follow."""
+    """Break: do not settle after the answer, or do not update questions on the goals page."""
     fleet = goals.set_up(scripted, **{"auto.concurrency": "1"})
     asked = fleet.dir / "asked"
     question = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
@@ -109,7 +110,7 @@ def test_a_goals_question_is_answered(scripted: Fleet, browser: Browser, device:
 
 
 def test_the_last_change_is_undone(fleet: Fleet, visitor: Visitor) -> None:
-    """After a question. Break: no question; a list that waits for a reload; a button at what was undone."""
+    """Break: skip the confirmation; update the list only on reload; keep the button on an undone change."""
     fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")
@@ -126,7 +127,7 @@ def test_the_last_change_is_undone(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_task_is_added_and_approved(fleet: Fleet, visitor: Visitor) -> None:
-    """Break: tasks that wait for a reload, or a form that forgets what is typed."""
+    """Break: update tasks only on reload, or lose what is typed in the form."""
     page = visitor.go("/tasks")
     page.get_by_label("New task").fill("Half a task")
     page.reload()
@@ -153,7 +154,7 @@ def test_a_task_is_added_and_approved(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_refused_order_says_why(fleet: Fleet, visitor: Visitor) -> None:
-    """And the next one can be given. Break: swap an error over the place where orders are told."""
+    """And the next order works. Break: swap the error in over the place where orders are shown."""
     page = visitor.go("/w/adam")
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#said")).to_contain_text("on hold")
@@ -165,7 +166,7 @@ def test_a_refused_order_says_why(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_late_answer_does_not_undo_the_outcome(fleet: Fleet, visitor: Visitor) -> None:
-    """The stream told the end before the answer to the click came. Break: draw whatever comes last."""
+    """The stream reported the end before the click was answered. Break: draw whatever arrives last."""
     page = visitor.go("/w/adam")
     held: list[tuple[Route, APIResponse]] = []
     page.route("**/w/adam/hold", lambda route: held.append((route, route.fetch())))
@@ -190,7 +191,7 @@ def test_an_order_that_the_server_does_not_take_is_told(fleet: Fleet, visitor: V
 
 
 def test_a_text_stays_until_it_has_arrived(fleet: Fleet, visitor: Visitor) -> None:
-    """A refused message is still there, over a reload too; one that arrived is not. Break: forget it with the answer."""
+    """A refused message survives a reload; a delivered one is gone. Break: drop it with the answer."""
     fleet.llmc("hold", "adam")
     page = visitor.go("/w/adam")
     field = page.get_by_label("Message to adam")
@@ -210,7 +211,7 @@ def test_a_text_stays_until_it_has_arrived(fleet: Fleet, visitor: Visitor) -> No
 
 
 def test_a_started_task_leaves_its_form(fleet: Fleet, visitor: Visitor) -> None:
-    """And one that is not started yet stays in it. Break: a field without `data-keep`."""
+    """And a task that has not started stays in it. Break: leave out `data-keep` on a field."""
     page = visitor.go("/board")
     page.get_by_text("Start a task").click()
     field = page.get_by_label("Task for the next idle worker")
@@ -225,9 +226,9 @@ def test_a_started_task_leaves_its_form(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_the_last_order_covers_nothing(fleet: Fleet, visitor: Visitor) -> None:
-    """A long outcome leaves the end of a page in reach, and can be put away until there is another one.
+    """A long outcome does not hide the end of the page, and can be dismissed until there is another one.
 
-    Break: a line that is fixed over the page; one that comes back with each change.
+    Break: fix the line over the page; or show it again after each change.
     """
     fleet.llmc("hold", "adam")
     page = visitor.go("/w/adam")
@@ -252,7 +253,7 @@ def test_the_last_order_covers_nothing(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_question_is_answered_on_the_workers_page(fleet: Fleet, visitor: Visitor) -> None:
-    """Where a message is refused because of it. Break: the question on the list alone."""
+    """Also where a message is refused because of it. Break: show the question only in the list."""
     fleet.llmc("start", "--worker", "baker", "--prompt", "Pick one\n@ask Which colour?\n@say Fine.")
     page = visitor.go("/w/baker")
     head = page.locator("#worker_head")
@@ -264,9 +265,9 @@ def test_a_question_is_answered_on_the_workers_page(fleet: Fleet, visitor: Visit
 
 
 def test_a_stale_page_orders_what_its_button_says(fleet: Fleet, visitor: Visitor) -> None:
-    """Hold is no release, whatever happened meanwhile. Break: one order for both."""
+    """Hold never means release, whatever happened in the meantime. Break: use one order for both."""
     page = visitor.go("/w/adam")
-    page.locator("#live").evaluate("(one) => one.remove()")  # it hears of nothing any more
+    page.locator("#live").evaluate("(one) => one.remove()")  # it receives no more updates
     fleet.llmc("hold", "adam")
     page.get_by_role("button", name="Hold").click()
     wait_until(lambda: fleet.events("web_ordered"))

@@ -1,4 +1,4 @@
-"""Every page, for everybody: accessible, by keyboard, with hostile names, and with the digest's numbers."""
+"""Every page: accessible, usable by keyboard, safe with hostile names, and with the digest's numbers."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Fleet]:
-    """A fleet in the middle of its day, whose names and texts are all an attack."""
+    """A fleet in the middle of its work; every name and text is an attack."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "baker", "carol", "dora")
     fleet.up("--no-patrol")
@@ -78,7 +78,7 @@ def each_page(visitor: Visitor) -> Iterator[tuple[str, Page]]:
 def test_hostile_text_is_text(hostile_web: Web, browser: Browser, device: dict[str, Any]) -> None:
     """Nothing runs, nothing breaks out of its element, the policy is not violated, and nothing scrolls sideways.
 
-    Break: `| safe` on any text, an inline style, or a table that may grow.
+    Break: use `| safe` on any text, an inline style, or a table that may grow.
     """
     with visiting(hostile_web, browser, device) as visitor:
         shown = 0
@@ -89,14 +89,14 @@ def test_hostile_text_is_text(hostile_web: Web, browser: Browser, device: dict[s
             shown += "<script>alert(" in page.locator("body").inner_text()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert shown >= 8
-        assert [text for text in visitor.complaints if "404" not in text] == []  # the job that is not there
+        assert [text for text in visitor.complaints if "404" not in text] == []  # a job that does not exist
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
     hostile_web: Web, browser: Browser, device: dict[str, Any], scheme: Any
 ) -> None:
-    """Break: a muted colour that is too pale, a field without a label, or an element without a name."""
+    """Break: use a muted color that is too pale, a field without a label, or an element without a name."""
     try:
         script = find_axe().read_text()
     except Unavailable as error:
@@ -127,7 +127,7 @@ def test_axe_finds_nothing_serious(
 
 
 def test_a_task_stays_in_its_box(hostile_web: Web, browser: Browser, device: dict[str, Any]) -> None:
-    """However wide its letters are. Break: a text of so many letters."""
+    """No matter how wide its letters are. Break: cut the text by its number of letters."""
     left = """(all) => all.flatMap((box) => [...box.querySelectorAll("text, p")].filter((one) =>
         one.getBoundingClientRect().right > box.querySelector("rect").getBoundingClientRect().right
         || getComputedStyle(one).overflow !== "hidden").map((one) => one.textContent))"""
@@ -138,7 +138,7 @@ def test_a_task_stays_in_its_box(hostile_web: Web, browser: Browser, device: dic
 
 
 def test_a_thumb_hits_what_it_aims_at(hostile_web: Web, browser: Browser) -> None:
-    """Buttons, fields and links of the navigation are 44 px high. Break: a smaller padding."""
+    """Buttons, fields and navigation links are 44 px high. Break: use a smaller padding."""
     with visiting(hostile_web, browser, PHONE) as visitor:
         for path, page in each_page(visitor):
             heights = page.locator(
@@ -151,9 +151,9 @@ def test_a_thumb_hits_what_it_aims_at(hostile_web: Web, browser: Browser) -> Non
 
 
 def test_a_review_is_sent_by_keyboard_alone(fleet: Fleet, web: Web, browser: Browser) -> None:
-    """From the list to a sent review, without a pointer; the letters can be switched off.
+    """From the list to a sent review, without a pointer; the letter shortcuts can be switched off.
 
-    Break: a button that is only there under the pointer, or a focus that is lost.
+    Break: show a button only under the pointer, or lose the focus.
     """
     fleet.llmc("start", "--worker", "adam", "--prompt", write_code())
     fleet.wait("adam", "needs_review")
@@ -175,7 +175,7 @@ def test_a_review_is_sent_by_keyboard_alone(fleet: Fleet, web: Web, browser: Bro
         expect(plus).to_have_css("opacity", "1")
         page.keyboard.press("Enter")
         expect(page.locator("form.comment textarea")).to_be_focused()
-        page.keyboard.type("better, please")  # b and t go to no other page
+        page.keyboard.type("better, please")  # b and t do not go to another page
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         expect(page.locator(".file .comment").get_by_role("button", name="Edit")).to_be_focused()
@@ -204,7 +204,7 @@ def test_a_review_is_sent_by_keyboard_alone(fleet: Fleet, web: Web, browser: Bro
 
 
 def test_the_night_has_the_digests_numbers(hostile: Fleet, hostile_web: Web, browser: Browser) -> None:
-    """Titles, tables and lanes add up to what `llmc digest --json` says. Break: count something twice in a chart."""
+    """Titles, tables and lanes add up to `llmc digest --json`. Break: count something twice in a chart."""
     with visiting(hostile_web, browser, DESKTOP) as visitor:
         page = visitor.go("/night?since=1h")
         digest = hostile.llmc("digest", "--since", "1h", "--json").json
@@ -228,7 +228,7 @@ def test_the_night_has_the_digests_numbers(hostile: Fleet, hostile_web: Web, bro
 
 
 def test_a_read_only_page_has_no_forms(hostile: Fleet, hostile_web: Web, browser: Browser) -> None:
-    """Break: a form without the question."""
+    """Break: draw a form without checking for read-only."""
     assert hostile_web.stop() == ""  # a root has one server
     web = Web(hostile, "--read-only")
     try:
@@ -244,7 +244,7 @@ def test_a_read_only_page_has_no_forms(hostile: Fleet, hostile_web: Web, browser
 
 
 def test_the_sheet_is_the_pages_only_style() -> None:
-    """The policy forbids inline styles and scripts; templates have none. Break: `style=` in a template."""
+    """The policy forbids inline styles and scripts, and no template has one. Break: use `style=` in one."""
     templates = Path(__file__).parents[2] / "src/llmc/web/templates"
     for path in templates.rglob("*.html"):
         assert not re.search(r"\sstyle=|hx-on|\bjs:|\son[a-z]+=", path.read_text()), path

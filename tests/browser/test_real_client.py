@@ -1,4 +1,4 @@
-"""Once with the real Claude Code client: a task, a review of one round, a take-over and a landing, from the browser."""
+"""Once with the real Claude Code client, in the browser: a task, a review round, a takeover and a landing."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def real(api: LoopbackApi) -> Iterator[Fleet]:
 
 
 def test_the_real_client_from_a_task_to_a_landed_commit(real: Fleet, browser: Browser) -> None:
-    """Break: a screen that only the scripted agent draws, or a prompt that the client changes."""
+    """Break: expect a screen that only the scripted agent draws, or a prompt that the client changes."""
     web = Web(real)
     with visiting(web, browser, DESKTOP) as visitor:
         page = visitor.go("/board")

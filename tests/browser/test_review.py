@@ -1,4 +1,4 @@
-"""A review in the browser: comments that are kept, rounds, and the landed commit."""
+"""Review in the browser: saved comments, rounds, and the landed commit."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def in_review(fleet: Fleet) -> None:
 def test_from_a_task_to_a_landed_commit(fleet: Fleet, visitor: Visitor) -> None:
     """A task started here, two rounds with four comments on lines, and the commit on main.
 
-    Break: no `notes` among the parts of the review's stream, or an Accept button for work that was not drawn.
+    Break: leave `notes` out of the parts of the review's stream, or show Accept for work that was not drawn.
     """
     page = visitor.go("/board")
     page.get_by_text("Start a task").click()
@@ -46,7 +46,7 @@ def test_from_a_task_to_a_landed_commit(fleet: Fleet, visitor: Visitor) -> None:
         assert all(f"Round {number}, {row}: please change this" in prompt for row in rows)
         page.get_by_role("button", name="Send 2 comments").click()
         expect(page.locator("#said")).to_contain_text("acknowledged")
-        # What was sent is no draft any more, here and now.
+        # What was sent is no longer a draft, without a reload.
         expect(page.locator(".file .comment", has_text=f"Round {number}, ")).to_contain_text(
             [f"round {number}"] * 2
         )
@@ -71,7 +71,7 @@ def test_from_a_task_to_a_landed_commit(fleet: Fleet, visitor: Visitor) -> None:
 
 
 def test_a_half_written_comment_survives_a_reload(fleet: Fleet, web: Web, visitor: Visitor) -> None:
-    """It is on the server half a second after the last key. Break: save on submit only."""
+    """It is on the server half a second after the last key. Break: save only on submit."""
     in_review(fleet)
     page = visitor.go("/w/adam/review")
     visitor.begin_comment("f0r2")
@@ -95,14 +95,14 @@ def test_a_half_written_comment_survives_a_reload(fleet: Fleet, web: Web, visito
 
 
 def test_a_line_has_one_form_and_escape_closes_it(fleet: Fleet, visitor: Visitor) -> None:
-    """A second click goes to the form that is open; the field is above what covers the page; nothing typed is lost.
+    """A second click goes to the open form; the field is above what covers the page; nothing typed is lost.
 
-    Break: a form for each click; a draft that is gone when nothing was changed in it.
+    Break: open a form for each click; or drop a draft in which nothing was changed.
     """
     in_review(fleet)
     fleet.llmc("hold", "baker")
     page = visitor.go("/w/baker")
-    page.get_by_role("button", name="Release").click()  # a line of an order at the bottom
+    page.get_by_role("button", name="Release").click()  # an order's line at the bottom
     expect(page.locator("#said")).to_contain_text("released")
     visitor.go("/w/adam/review")
     forms, field = page.locator("form.comment"), page.locator("form.comment textarea")
@@ -131,7 +131,7 @@ def test_a_line_has_one_form_and_escape_closes_it(fleet: Fleet, visitor: Visitor
 
 
 def test_a_text_typed_just_before_leaving_is_kept(fleet: Fleet, visitor: Visitor) -> None:
-    """The last keys are sent when the page goes. Break: no `pagehide`."""
+    """The last keys are sent when the page closes. Break: leave out `pagehide`."""
     in_review(fleet)
     page = visitor.go("/w/adam/review")
     visitor.begin_comment("f0r2")
@@ -141,7 +141,7 @@ def test_a_text_typed_just_before_leaving_is_kept(fleet: Fleet, visitor: Visitor
 
 
 def test_a_text_typed_while_a_save_is_on_its_way_is_kept(fleet: Fleet, visitor: Visitor) -> None:
-    """Break: wait for the save before the next one; or make a second draft of it."""
+    """Break: make the next save wait for this one; or create a second draft from it."""
     in_review(fleet)
     page = visitor.go("/w/adam/review")
     on_its_way: list[Route] = []
@@ -163,7 +163,7 @@ def test_two_browsers_share_drafts_and_jobs(
 ) -> None:
     """What one writes appears in the other; a draft that both change becomes two; one order is one job.
 
-    Break: no revision in the request, or a comment that only its own browser draws.
+    Break: leave the revision out of the request, or draw a comment only in its own browser.
     """
     in_review(fleet)
     with visiting(web, browser, device) as one, visiting(web, browser, DESKTOP) as other:
@@ -203,7 +203,7 @@ def test_two_browsers_share_drafts_and_jobs(
 
 
 def test_the_lines_of_a_diff_fit_a_phone(fleet: Fleet, visitor: Visitor) -> None:
-    """Nothing scrolls sideways but code. Break: a column of a table that may grow."""
+    """Only code scrolls sideways. Break: let a table column grow."""
     in_review(fleet)
     for view in ("unified", "split"):
         page = visitor.go(f"/w/adam/review?view={view}")

@@ -1,4 +1,4 @@
-"""Take over a worker in the browser: its own pane, typed into and given back."""
+"""Take over a worker in the browser: type into its own pane and give it back."""
 
 from playwright.sync_api import expect
 
@@ -14,16 +14,16 @@ def window(fleet: Fleet) -> str:
 
 
 def test_a_line_is_typed_and_the_worker_given_back(fleet: Fleet, visitor: Visitor) -> None:
-    """The agent gets the line; after leaving nobody is attached, and the window has its size.
+    """The agent gets the line; after leaving, no terminal is attached and the window has its size again.
 
-    Break: no `hand_back`, a client whose size counts, or a terminal without UTF-8.
+    Break: leave out `hand_back`, let the client's size count, or use a terminal without UTF-8.
     """
     before = window(fleet)
     page = visitor.go("/w/adam")
     page.get_by_role("link", name="Take over").click()
     expect(page.locator("#state")).to_have_text("connected")
     wait_until(lambda: fleet.status("adam")["attached"])
-    # The prompt's own sign: what a terminal without UTF-8 gets is "_".
+    # The prompt's own character; a terminal without UTF-8 gets "_".
     expect(page.locator(".xterm-rows")).to_contain_text("❯")
     page.keyboard.type("Say hello from the browser")
     page.keyboard.press("Enter")
@@ -38,7 +38,7 @@ def test_a_line_is_typed_and_the_worker_given_back(fleet: Fleet, visitor: Visito
 
 
 def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> None:
-    """Break: wait for the pane only."""
+    """Break: wait only for the pane."""
     tab = visitor.open()
     tab.goto(f"{visitor.url}/w/adam/take")
     expect(tab.locator("#state")).to_have_text("connected")
@@ -48,7 +48,7 @@ def test_a_closed_tab_gives_the_worker_back(fleet: Fleet, visitor: Visitor) -> N
 
 
 def test_a_worker_that_cannot_be_taken_is_not_held(fleet: Fleet, visitor: Visitor) -> None:
-    """The page says so, and why. Break: claim it before the terminal is there, or after it ended."""
+    """The page says so, and why. Break: claim it before the terminal exists, or after it ended."""
     page = visitor.page
     held = page.get_by_text("adam is on hold.")
     page.goto(f"{visitor.url}/w/adam/take")
@@ -62,7 +62,7 @@ def test_a_worker_that_cannot_be_taken_is_not_held(fleet: Fleet, visitor: Visito
 
 
 def test_the_view_is_fitted_and_the_pane_keeps_its_size(fleet: Fleet, visitor: Visitor) -> None:
-    """Break: a resize of the pane; a view that is cut off."""
+    """Break: resize the pane, or cut off the view."""
     before = window(fleet)
     page = visitor.page
     page.goto(f"{visitor.url}/w/adam/take")

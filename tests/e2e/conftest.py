@@ -1,4 +1,4 @@
-"""Fixtures of several files here."""
+"""Fixtures shared by several files here."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.support.fleet import Fleet
 
 @pytest.fixture(scope="module")
 def contained_fleet() -> Iterator[Fleet]:
-    """Two contained workers, for the tests of a file."""
+    """Two contained workers, shared by the tests of a file."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "eve", config={"defaults.sandbox": "on"})
     fleet.up()

@@ -1,4 +1,4 @@
-"""kill -9 of accept at random moments, while another worker lands and a person edits the source."""
+"""kill -9 of accept at random moments, while another worker lands and the user edits the source."""
 
 import os
 import random
@@ -22,7 +22,7 @@ PAUSE_S = 0.05
 
 @dataclass
 class Person(threading.Thread):
-    """Somebody at work in the source: notes nobody tracks, half-done edits, and commits of their own."""
+    """A user at work in the source: untracked notes, half-done edits, and commits of their own."""
 
     fleet: Fleet
     seed: int
@@ -44,7 +44,7 @@ class Person(threading.Thread):
             number += 1
             try:
                 self._edit(number, dice)
-            except Exception as error:  # told by the test, in its own thread
+            except Exception as error:  # reported by the test, in its own thread
                 self.problem = repr(error)
                 return
 
@@ -55,7 +55,7 @@ class Person(threading.Thread):
             mine = self.fleet.source / "mine.txt"
             mine.write_text(f"half done {number}\n")
             self.stop.wait(PAUSE_S * dice.randint(1, 4))
-            assert mine.read_text() == f"half done {number}\n", "a person's edit was overwritten"
+            assert mine.read_text() == f"half done {number}\n", "the user's edit was overwritten"
             if dice.random() < 0.5:
                 self._commit(f"Person {number}")
             else:
@@ -67,7 +67,7 @@ class Person(threading.Thread):
         self.committed.append(subject)
 
     def _until_git_lets_them(self, *args: str) -> None:
-        """What a person does when git says that somebody else holds its lock."""
+        """What a user does when git says that another process holds its lock."""
         deadline = time.monotonic() + 30
         while True:
             done = subprocess.run(
@@ -81,7 +81,7 @@ class Person(threading.Thread):
 
 
 def accept_killed(fleet: Fleet, worker: str, after_s: float) -> bool:
-    """Begin an accept and kill it; whether it was still running then."""
+    """Start an accept and kill it; returns whether it was still running."""
     process = fleet.spawn("accept", worker)
     try:
         process.wait(after_s)
@@ -91,7 +91,7 @@ def accept_killed(fleet: Fleet, worker: str, after_s: float) -> bool:
 
 
 def accept_until_done(fleet: Fleet, worker: str) -> None:
-    """The command again and again, as long as a person is in the way."""
+    """Repeat the command as long as the user is in the way."""
 
     said = []
 
@@ -108,7 +108,7 @@ def accept_until_done(fleet: Fleet, worker: str) -> None:
 
 
 def one_round(fleet: Fleet, number: int, dice: random.Random) -> tuple[int, list[str]]:
-    """Two workers land, one of them through kills; how many kills struck, and the commits that were reviewed."""
+    """Two workers land, one of them through kills; returns how many kills hit, and the reviewed commits."""
     for worker in ("adam", "baker"):
         script = f"echo {number} > {worker}-{number}.txt; git add -A; {COMMIT} '{worker} {number}'"
         fleet.llmc("start", "--worker", worker, "--prompt", f"@sh {script}")
@@ -127,7 +127,7 @@ def one_round(fleet: Fleet, number: int, dice: random.Random) -> tuple[int, list
 
 
 def storm(fleet: Fleet, wanted: int, seed: int, *, daemon: bool) -> None:
-    """So many kills, then the books: everything landed exactly once, and nothing of anybody's is lost."""
+    """Kill that often, then check the books: everything landed exactly once, and no work is lost."""
     fleet.commit("mine.txt", "a person's\n", "Mine")
     fleet.set_up("adam", "baker", config={"repo.validate": f"sleep {VALIDATION_S}"})
     fleet.up()
@@ -170,7 +170,7 @@ def storm(fleet: Fleet, wanted: int, seed: int, *, daemon: bool) -> None:
     "daemon", [pytest.param(False, id="alone", marks=pytest.mark.soak), pytest.param(True, id="with daemon")]
 )
 def test_five_random_kills(scripted: Fleet, daemon: bool) -> None:
-    """Break: do not pin the commits before the rebase. (Narrow moments are hit by the long run, or not at all.)"""
+    """Break: do not pin the commits before the rebase. (Only the long run can hit narrow moments.)"""
     storm(scripted, 5, random.SystemRandom().randrange(10**6), daemon=daemon)
 
 

@@ -1,4 +1,4 @@
-"""What lands is a merge of trees: nothing of a merge commit is dropped, and what review shows is what lands."""
+"""What lands is a merge of trees: nothing of a merge commit is dropped, and review shows what lands."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def with_daemon() -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(with_daemon: Fleet) -> Iterator[Fleet]:
-    """Shared by the tests here; each finds its workers idle, and the source with one user."""
+    """Shared by the tests here; each starts with idle workers, and with one user in the source."""
     with_daemon.plant({"user.txt": "calls old()\n"}, "Add a user")
     yield with_daemon.new_case()
     with_daemon.rest("adam", "baker")
@@ -43,20 +43,20 @@ def without_daemon() -> Iterator[Fleet]:
 
 @pytest.fixture
 def alone(without_daemon: Fleet) -> Iterator[Fleet]:
-    """As `fleet`, but nobody goes on with what a killed command left."""
+    """Like `fleet`, but nothing resumes what a killed command left."""
     without_daemon.plant({"user.txt": "calls old()\n"}, "Add a user")
     yield without_daemon.new_case()
     without_daemon.rest("adam")
 
 
 def work(fleet: Fleet, script: str, worker: str = "adam") -> str:
-    """A task whose work waits for review; its commit."""
+    """A task whose work waits for review; returns its commit."""
     fleet.llmc("start", "--worker", worker, "--prompt", f"@sh {script}")
     return str(fleet.wait(worker, "needs_review")["commit_sha"])
 
 
 def merge_by_hand(fleet: Fleet) -> str:
-    """Work whose merge commit mends a file that neither side of it touched; then the branch moves once more."""
+    """Work whose merge commit fixes a file that neither side touched; then the branch moves once more."""
     work(fleet, f"echo new > lib.txt; git add lib.txt; {COMMIT} 'Add lib'")
     fleet.commit("main.txt", "main\n", "Main moves")
     run_in_worktree(
@@ -69,7 +69,7 @@ def merge_by_hand(fleet: Fleet) -> str:
 
 
 def run_in_worktree(fleet: Fleet, script: str) -> None:
-    """What a person does in the worktree, while the agent rests."""
+    """What the user does in the worktree while the agent is idle."""
     done = subprocess.run(
         ["sh", "-c", script], cwd=fleet.worktree("adam"), env=fleet.env, capture_output=True
     )
@@ -90,7 +90,7 @@ def is_kept(fleet: Fleet, commit: str) -> bool:
 
 @pytest.mark.soak
 def test_pick_and_accept_take_what_a_merge_commit_changed(fleet: Fleet) -> None:
-    """Breaks when they rebase: the merge commit, and what was mended in it, is left out without a word."""
+    """Breaks when they rebase: the merge commit and its fix are silently dropped."""
     tip = merge_by_hand(fleet)
     picked = fleet.llmc("pick", "adam", "--branch", "one", "--json").json
     assert fleet.git("show", "one:user.txt") == "calls new()"
@@ -114,7 +114,7 @@ def review_it(fleet: Fleet) -> None:
 
 
 def patrol_it(fleet: Fleet) -> None:
-    """Somebody else's work lands: the lane rebases this worker's."""
+    """Another worker's work lands: the lane rebases this worker's."""
     work(fleet, f"echo y > y; git add y; {COMMIT} 'Y'", "baker")
     fleet.llmc("accept", "baker")
     wait_until(lambda: fleet.events("rebased"), story=fleet.story)
@@ -133,7 +133,7 @@ def test_no_rebase_drops_what_a_merge_commit_changed(fleet: Fleet, rebase: Calla
 
 
 def test_killed_while_it_collapses(alone: Fleet) -> None:
-    """The commits are pinned first, and the next try comes to the same."""
+    """The commits are pinned first, and the next try gives the same result."""
     tip = merge_by_hand(alone)
     for when in ("before", "after"):
         alone.llmc("rebase", "adam", code=KILLED, LLMC_FAULT=f"rebase.collapse:{when}:kill")
@@ -145,7 +145,7 @@ def test_killed_while_it_collapses(alone: Fleet) -> None:
 
 
 def test_commits_that_conflict_one_by_one_still_land(fleet: Fleet) -> None:
-    """The first touches a line of main's, the second takes that back: together they do not conflict."""
+    """The first changes a line of main's, the second reverts that: together they do not conflict."""
     first = f"echo 'calls mine()' > user.txt; {COMMIT} 'One' -a"
     second = f"echo 'calls old()' > user.txt; echo x > x; git add -A; {COMMIT} 'Two'"
     work(fleet, f"{first}; {second}")
@@ -172,7 +172,7 @@ def test_the_worktree_is_not_touched_before_it_has_landed(alone: Fleet) -> None:
 
 @pytest.mark.parametrize("kill", ["provision.reset:after", ""], ids=["killed", "quiet"])
 def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill: str) -> None:
-    """Breaks when it is said once and forgotten; only after the reset, where a kill comes between; or pinned as what landed."""
+    """Breaks when it is listed once and forgotten, listed only after the reset, or pinned as landed work."""
 
     def pinned_late() -> set[str]:
         return {one["name"] for one in alone.llmc("trash", "list", "--json").json if one["why"] == "late"}
@@ -204,12 +204,12 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
         command = ["trash", "restore", entry["name"]]
     assert item["next"] in alone.llmc("digest").out
     assert "Too late" in alone.llmc(*command).out or kill
-    assert listed() == [], "whoever looked at it, or has it back, knows"
+    assert listed() == [], "once it was shown or restored, it is no longer listed"
 
 
 @pytest.mark.soak
 def test_git_gc_between_two_steps_costs_nothing(alone: Fleet) -> None:
-    """Breaks when the commit has no ref before it lands: accept would fail for ever."""
+    """Breaks when the commit has no ref before it lands: accept would fail forever."""
     before = alone.log()
     work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
     alone.commit("main.txt", "main\n", "Main moves")
@@ -222,7 +222,7 @@ def test_git_gc_between_two_steps_costs_nothing(alone: Fleet) -> None:
 
 
 def test_a_commit_that_the_worker_amended_away_does_not_block_it(alone: Fleet) -> None:
-    """Breaks when what was taken has to be there for ever: accept would fail each time, and reset refuse."""
+    """Breaks when accepted commits must stay forever: accept would fail each time, and reset would refuse."""
     work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
     alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
     run_in_worktree(alone, f"echo y > x; {COMMIT} 'Y' -a --amend")
@@ -236,7 +236,7 @@ def test_a_commit_that_the_worker_amended_away_does_not_block_it(alone: Fleet) -
 
 @pytest.mark.parametrize("step", ["rebase", "land", *in_soak("squash")])
 def test_the_journal_of_an_older_llmc_goes_on(alone: Fleet, step: str) -> None:
-    """It names steps that are no more, and another commit as the worker's."""
+    """It names steps that no longer exist, and another commit as the worker's."""
     before = alone.log()
     tip = work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
     alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
@@ -255,7 +255,7 @@ def test_the_journal_of_an_older_llmc_goes_on(alone: Fleet, step: str) -> None:
 
 
 def test_the_workers_attributes_do_not_merge_what_conflicts(fleet: Fleet) -> None:
-    """Breaks when the fallback rebases its commits one by one: after the first, its `merge=union` would decide."""
+    """Breaks when the fallback rebases one by one: after the first commit, its `merge=union` would decide."""
     first = f"echo '* merge=union' > .gitattributes; git add .gitattributes; {COMMIT} 'Attributes'"
     work(fleet, f"{first}; echo 'calls mine()' > user.txt; {COMMIT} 'Mine' -a")
     fleet.commit("user.txt", "calls main()\n", "Main moves")
@@ -265,7 +265,7 @@ def test_the_workers_attributes_do_not_merge_what_conflicts(fleet: Fleet) -> Non
 
 
 def test_review_shows_what_lands(fleet: Fleet) -> None:
-    """Offline, so it is not rebased: the diff is against the newest base all the same, and accept knows it again."""
+    """Offline, so it is not rebased: the diff is still against the latest base, and accept recognizes it."""
     work(fleet, f"echo both > both.txt; echo x > x; git add -A; {COMMIT} 'X'")
     fleet.commit("both.txt", "both\n", "Main has one of them")
     fleet.llmc("hold", "adam")
@@ -278,7 +278,7 @@ def test_review_shows_what_lands(fleet: Fleet) -> None:
 
 
 def test_a_merge_that_takes_nothing_of_main_is_shown(fleet: Fleet) -> None:
-    """`merge -s ours` lands the loss of main's change, as it says; a reviewer is told."""
+    """`merge -s ours` lands the loss of main's change, as it says; the reviewer is warned."""
     work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
     fleet.commit("user.txt", "calls new()\n", "Main mends the user")
     run_in_worktree(fleet, f"git fetch -q origin && {WHO} merge -q -s ours -m 'Merge' origin/main")
@@ -298,7 +298,7 @@ def move_back(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("undo", [undo_by_hand, move_back])
 def test_what_was_taken_back_does_not_come_again_unseen(fleet: Fleet, undo: Callable[[Fleet], None]) -> None:
-    """A worker carries a commit of main's that was taken back there. Breaks when nobody looks for it."""
+    """A worker carries a commit of main's that was reverted there. Breaks when no check looks for it."""
     fleet.commit("bad.txt", "bad\n", "Bad idea")
     work(fleet, f"git fetch -q origin; echo x > x; git add x; {COMMIT} 'X'")
     if undo is undo_by_hand:
@@ -315,7 +315,7 @@ def test_what_was_taken_back_does_not_come_again_unseen(fleet: Fleet, undo: Call
 
 
 def carry_a_copy(fleet: Fleet) -> None:
-    """The worker's branch from before main's commit, with the same in a commit of its own."""
+    """The worker's branch from before main's commit, with the same change in its own commit."""
     base = fleet.git("rev-parse", "main~1")
     run_in_worktree(
         fleet, f"git reset -q --hard {base} && echo bad > bad.txt && echo x > x && git add -A && {COMMIT} 'X'"
@@ -323,7 +323,7 @@ def carry_a_copy(fleet: Fleet) -> None:
 
 
 def test_a_branch_that_moves_back_after_landing_is_noticed(alone: Fleet) -> None:
-    """Breaks when `verify` ignores what is_landed says: "accepted", and nothing is on the branch."""
+    """Breaks when `verify` ignores what is_landed says: "accepted", but nothing is on the branch."""
     work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
     hook = Path(alone.source / ".git/hooks/post-merge")
     hook.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is validated is what lands, whatever is in the worktree; and the worker is free meanwhile, in a slot."""
+"""What is validated is what lands, whatever is in the worktree; a slot leaves the worker free meanwhile."""
 
 import json
 import subprocess
@@ -33,13 +33,13 @@ SetUp = Callable[..., Fleet]
 
 @pytest.fixture
 def set_up(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[SetUp]:
-    """Makes the shared fleet ready, where the check is a script of the repository itself; afterwards its workers rest."""
+    """Prepares the shared fleet with a check script in the repository; afterwards its workers rest."""
 
     def make(way: str, check: str, **files: str) -> Fleet:
         for name in ("runs", "go", "said"):
             (shared.dir / name).unlink(missing_ok=True)
         shared.configure({"repo.validate_in": way})
-        # No two tests validate the same tree: what passed once need not run again.
+        # No two tests validate the same tree: what passed once is not validated again.
         shared.plant({**files, "check.sh": f"# {request.node.name}\n{check}"}, "Add a check")
         return shared.new_case()
 
@@ -79,13 +79,13 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 
 def waiting(fleet: Fleet) -> str:
-    """A check that says that it runs, and goes on when a test lets it."""
+    """A check that reports its start, and continues when the test lets it."""
     return f"echo >> {fleet.dir}/runs; {auto.until(fleet.dir / 'go')}\n"
 
 
 @contextmanager
 def accepting(fleet: Fleet, code: int) -> Iterator[list[str]]:
-    """`llmc accept adam` in the middle of its validation; afterwards it goes on, and ends with the code."""
+    """`llmc accept adam` during its validation; afterwards it continues and exits with the code."""
     said = fleet.dir / "said"
     with said.open("w") as out:
         argv = [sys.executable, "-m", "llmc", "accept", "adam"]
@@ -112,7 +112,7 @@ def accepting(fleet: Fleet, code: int) -> Iterator[list[str]]:
     ],
 )
 def test_hidden_changes_do_not_pass_the_check(set_up: SetUp, way: str, bit: str) -> None:
-    """Breaks when the worktree is validated with a file in it that git was told to overlook."""
+    """Breaks when the worktree is validated with a file that git was told to ignore."""
     fleet = set_up(way, "test ! -e bad\n")
     work(fleet, one_file("bad"))
     in_worktree(fleet, f"git update-index {bit} check.sh; echo exit 0 > check.sh")
@@ -125,7 +125,7 @@ def test_hidden_changes_do_not_pass_the_check(set_up: SetUp, way: str, bit: str)
 
 @WAYS
 def test_an_ignored_file_that_is_only_here(set_up: SetUp, way: str) -> None:
-    """In a slot it is not there; in the worktree it is, which is why a slot is better."""
+    """A slot does not have it; the worktree does, which is why a slot is better."""
     fleet = set_up(way, "test ! -e lib.user || test -e build/lib\n", **{".gitignore": "build/\n"})
     work(fleet, f"mkdir build; touch build/lib; {one_file('lib.user')}")
     fleet.llmc("accept", "adam", code=1 if way == "slot" else 0)
@@ -146,7 +146,7 @@ def test_what_a_check_leaves_behind_is_not_the_workers(set_up: SetUp, way: str) 
     fleet.llmc("accept", "adam")
     assert fleet.git("ls-tree", "-r", "--name-only", "main").split() == ["README.md", "check.sh", "good"]
     assert fleet.git("show", "main:README.md") == "sample"
-    if way == "worktree":  # nobody can be sure whose it is: it is kept
+    if way == "worktree":  # it could be the agent's, so it is kept
         ref = fleet.events("validation_left")[0]["ref"]
         assert "z" in fleet.git("show", f"{ref}:README.md", cwd=fleet.root)
         kept = [path.name for path in fleet.root.glob(".llmc/trash/adam-*/report.xml")]
@@ -154,7 +154,7 @@ def test_what_a_check_leaves_behind_is_not_the_workers(set_up: SetUp, way: str) 
 
 
 def test_a_check_that_was_killed_leaves_nothing_behind(set_up: SetUp) -> None:
-    """Breaks when the rest of it is taken for the agent's: then no accept would ever go on."""
+    """Breaks when its leftovers count as the agent's: then no accept would ever proceed."""
     fleet = set_up("worktree", "echo x > report.xml\n")
     fleet.kill_daemon()
     work(fleet, one_file("good"))
@@ -166,7 +166,7 @@ def test_a_check_that_was_killed_leaves_nothing_behind(set_up: SetUp) -> None:
 
 @WAYS
 def test_a_commit_made_during_validation_is_seen(set_up: SetUp, shared: Fleet, way: str) -> None:
-    """Breaks when only what was validated lands, and the reset takes the rest to the trash without a word."""
+    """Breaks when only the validated commit lands, and the reset silently moves the rest to the trash."""
     fleet = set_up(way, waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
@@ -182,7 +182,7 @@ def test_a_commit_made_during_validation_is_seen(set_up: SetUp, shared: Fleet, w
 
 @WAYS
 def test_files_changed_during_validation_are_seen(set_up: SetUp, shared: Fleet, way: str) -> None:
-    """In the worktree nobody can tell them from what the check left: they are kept."""
+    """In the worktree they cannot be told from what the check left: they are kept."""
     fleet = set_up(way, waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3 if way == "slot" else 0) as said:
@@ -197,9 +197,9 @@ def test_files_changed_during_validation_are_seen(set_up: SetUp, shared: Fleet, 
 
 @pytest.mark.soak
 def test_what_happens_to_an_auto_worker_meanwhile(scripted: Fleet) -> None:
-    """It makes another commit, and then a person has a message for it: neither costs it a round, and all of it lands.
+    """It makes another commit, and then the user sends it a message: neither costs a round; all of it lands.
 
-    Breaks when the first commit alone lands; or when the message takes the task from it.
+    Breaks when only the first commit lands, or when the message takes the task away.
     """
     fleet = scripted
     fleet.commit("check.sh", waiting(fleet), "Add a check")
@@ -210,7 +210,7 @@ def test_what_happens_to_an_auto_worker_meanwhile(scripted: Fleet) -> None:
     subprocess.run(["sh", "-c", one_file("two")], cwd=fleet.worktree(worker), env=fleet.env, check=True)
     (fleet.dir / "go").touch()
     auto.wait_completed(fleet, 1)
-    assert (fleet.source / "two").exists(), "the commit that it made meanwhile"
+    assert (fleet.source / "two").exists(), "the commit it made in the meantime"
     assert (fleet.source / "file-1").exists()
     for name in ("go", "runs"):
         (fleet.dir / name).unlink()
@@ -219,21 +219,21 @@ def test_what_happens_to_an_auto_worker_meanwhile(scripted: Fleet) -> None:
     fleet.llmc("message", worker, f"@sh {one_file('three')}")
     (fleet.dir / "go").touch()
     auto.wait_completed(fleet, 2)
-    assert (fleet.source / "three").exists(), "what came of the message"
+    assert (fleet.source / "three").exists(), "the result of the message"
     assert (fleet.source / "file-2").exists()
     assert not fleet.events("task_sent_back")
     daemon.stop()
 
 
 def validated_in_auto_mode(fleet: Fleet) -> str:
-    """The worker whose work is validated now."""
+    """The worker whose work is being validated."""
     wait_until(lambda: lines(fleet, "runs"), 30, story=fleet.story)
     return next(iter(auto.at_work(fleet)))
 
 
 @pytest.mark.soak
 def test_the_branch_moves_while_it_is_validated(set_up: SetUp, shared: Fleet) -> None:
-    """It is merged again, and validated again where that makes another tree: not for an empty commit."""
+    """It is merged again, and validated again if the tree differs: not for an empty commit."""
     fleet = set_up("slot", waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 0):
@@ -248,7 +248,7 @@ def test_the_branch_moves_while_it_is_validated(set_up: SetUp, shared: Fleet) ->
 
 
 def test_the_worker_is_free_while_its_work_is_validated(set_up: SetUp, shared: Fleet) -> None:
-    """Breaks when its lock is held meanwhile, or when anybody else may end the accept."""
+    """Breaks when its lock is held during validation, or when another process may end the accept."""
     fleet = set_up("slot", waiting(shared))
     tip = work(fleet, one_file("one"))
     with accepting(fleet, 0):
@@ -271,7 +271,7 @@ def test_the_worker_is_free_while_its_work_is_validated(set_up: SetUp, shared: F
 
 
 def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
-    """Breaks when it waits for the validation, or when what a person objects to lands all the same."""
+    """Breaks when it waits for the validation, or when the work lands despite the message."""
     fleet = set_up("slot", waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
@@ -287,14 +287,14 @@ def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
 
 @pytest.mark.parametrize("way", ["slot", *in_soak("worktree")])
 def test_recovery_leaves_held_work_alone(set_up: SetUp, way: str) -> None:
-    """Breaks when finish_interrupted goes on while a person holds the worker: what was held would land."""
+    """Breaks when finish_interrupted continues while the user holds the worker: held work would land."""
     fleet = set_up(way, "true\n")
     fleet.kill_daemon()
     work(fleet, one_file("one"))
     fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
     fleet.llmc("hold", "adam")
     fleet.up("--no-patrol")
-    work(fleet, one_file("two"), "baker")  # a whole round of another lane
+    work(fleet, one_file("two"), "baker")  # a full round of another lane
     for _ in range(3):
         fleet.wake("adam")
         fleet.llmc("status")
@@ -307,7 +307,7 @@ def test_recovery_leaves_held_work_alone(set_up: SetUp, way: str) -> None:
 
 @pytest.mark.req("0-043")
 def test_a_clean_merge_that_is_red_is_mended_in_one_round(scripted: Fleet) -> None:
-    """Breaks when the worker stays on its old base: there the check is green, and its rounds are wasted."""
+    """Breaks when the worker stays on its old base: the check passes there, and its rounds are wasted."""
     fleet = scripted
     fleet.commit("check.sh", "! { test -e file-1 && test -e rule; }\n", "Add a check")
     auto.set_up(fleet, **{"repo.validate": "sh check.sh"})
@@ -339,7 +339,7 @@ def test_a_person_finds_the_worker_on_the_base_that_failed(set_up: SetUp) -> Non
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_long_step_counts_its_seconds_on_a_terminal(fleet: Fleet) -> None:
-    """Break: print a step once and be silent while it runs; or count in a log file, too."""
+    """Break: print a step once and stay silent while it runs; or print the seconds to a log file, too."""
     fleet.set_up("adam", config={"repo.validate": "sleep 1.3"})
     fleet.up("--no-patrol")
     commit = "git -c user.name=W -c user.email=w@e.com commit -qm Work"

@@ -1,4 +1,4 @@
-"""`llmc answer`: a question is answered without attaching, with proof; anything else is refused, and nothing is typed."""
+"""`llmc answer`: answer a question without attaching, with proof; refuse anything else and type nothing."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def asked(fleet: Fleet) -> dict[str, str]:
 
 
 def answers(fleet: Fleet) -> dict[str, str]:
-    """What the client wrote down, by question."""
+    """What the client recorded, by question."""
     results = [row.get("toolUseResult") for row in fleet.transcript_rows()]
     found = [
         one["answers"] for one in results if isinstance(one, dict) and isinstance(one.get("answers"), dict)
@@ -23,7 +23,7 @@ def answers(fleet: Fleet) -> dict[str, str]:
 @pytest.mark.req("7-044")
 @pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
 def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
-    """Break: press Enter without a look at the line; believe a dialog that closed; or type into one of another question."""
+    """Break: press Enter without checking the line; trust a closed dialog; type into another question's."""
     fleet.set_up("adam")
     fleet.up()
     assert "has no open question" in fleet.llmc("answer", "adam", "1", code=3).err
@@ -51,7 +51,7 @@ def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
 
 
 def test_what_a_worker_reports_as_blocked_is_answered_by_a_message(scripted: Fleet) -> None:
-    """Break: send an answer to `report blocked` into a dialog; or refuse it."""
+    """Break: type the answer to `report blocked` into a dialog; or refuse it."""
     scripted.set_up("adam")
     scripted.up()
     scripted.llmc("start", "--worker", "adam", "--prompt", "@sh llmc report blocked 'Which database?'")
@@ -66,7 +66,7 @@ def test_what_a_worker_reports_as_blocked_is_answered_by_a_message(scripted: Fle
 @pytest.mark.req("7-044")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -> None:
-    """A person holds it, is in another dialog, or the screen shows something else. Break: trust the hook alone."""
+    """The user holds it, another dialog is open, or the screen differs. Break: trust the hook alone."""
     fleet.set_up("adam")
     fleet.up()
     fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@say thanks")
@@ -85,7 +85,7 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     assert "is on hold" in fleet.llmc("answer", "adam", "1", code=3).err
     fleet.llmc("release", "adam")
     wait_until(lambda: "Enter to select" in fleet.screen("adam"))
-    # A draft of a person's in the line for another answer: it is theirs, and must not become the answer.
+    # The user's draft is in the line for another answer: it is theirs, and must not become the answer.
     fleet.tmux("set-buffer", "-b", "draft", "my own")
     fleet.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", fleet.session("adam"))
     wait_until(lambda: "my own" in fleet.screen("adam"))

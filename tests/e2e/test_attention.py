@@ -1,6 +1,7 @@
-"""The attention list: each kind is made to happen for real, and looked for on every surface.
+"""The attention list: each kind is produced for real, and must appear on every surface.
 
-`status`, `status --json`, `digest` and `digest --json` have it, with a command that works; what is `blocked` is told.
+`status`, `status --json`, `digest` and `digest --json` have it, with a command that works;
+`blocked` items send a notification.
 """
 
 import json
@@ -27,7 +28,8 @@ from tests.support.webhook import Webhook
 
 @pytest.mark.req("7-040", "7-041", "7-042")
 def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
-    """Review, question, dialog, hold, crash, doubt, login, conflicts given up, a failed accept, a source in use, a dead daemon.
+    """Review, question, dialog, hold, crash, doubt, login, unresolved conflicts, a failed accept,
+    a source in use, a dead daemon.
 
     Break: leave a case out of `_most_urgent`, a `raise_item` out of accept, or `_tell_items` out of the daemon.
     """
@@ -81,18 +83,18 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         **dict.fromkeys(("review:rev", "input:inp", "dialog:dia", "unconfirmed:unc"), "waiting"),
         "held:inp": "notice",
     }
-    assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
+    assert "Inactive" not in fleet.llmc("status").out, "every worker needs the user"
     assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
-    # A hold of two hours may have been forgotten.
+    # A two-hour hold may have been forgotten.
     with open_project(str(fleet.root)).store.transaction() as tx:
         tx.update(WorkerName("inp"), held_since_unix=tx.now - 7200)
     items = on_every_surface(fleet, "held:inp")
     assert (items["held:inp"]["severity"], items["held:inp"]["next"]) == ("waiting", "llmc release inp")
     is_told(hook, "held:inp")
 
-    # An accept that fails says why, with the last lines of what failed; one that meets a dirty source says that.
+    # A failed accept says why, with the last lines of output; one that finds a dirty source says that.
     assert items["review:rev"]["next"] == "llmc review rev"
     refused = fleet.llmc("accept", "rev", code=1)
     assert "main itself fails `echo one; echo 'E: two'; false`" in refused.err
@@ -101,7 +103,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     assert items["base"]["severity"] == "blocked"
     assert "failed at step validate" in items["accept:rev"]["text"]
     assert items["accept:rev"]["text"].endswith("one / E: two")
-    assert "review:rev" not in items, "it says the same, and less"
+    assert "review:rev" not in items, "the accept item says the same, and more"
     (fleet.source / "README.md").write_text("half an edit\n")
     fleet.llmc("accept", "rev", code=3)
     items = on_every_surface(fleet, "source", "accept:rev")
@@ -111,25 +113,25 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     )
     is_told(hook, "source")
     fleet.git("checkout", "-q", "README.md")
-    assert "source" not in listed(fleet), "nobody has to accept again to see that it is free"
+    assert "source" not in listed(fleet), "no need to accept again to see that the source is free"
 
     fleet.llmc("reset", "rev", "--yes")
-    assert "accept:rev" not in listed(fleet), "what failed to land is put away"
+    assert "accept:rev" not in listed(fleet), "what failed to land is in the trash"
 
-    # Nobody looks after them: said, whatever is asked; and what it names leads out.
+    # No daemon is running: every surface says so, and names the command that helps.
     fleet.kill_daemon()
     items = on_every_surface(fleet, "daemon", "question:ask", "crash:cra")
     assert items["daemon"]["next"] == "llmc up --detach"
     fleet.llmc("up", "--detach")
     after = listed(fleet)
     assert {"daemon", "crash:cra"} & after.keys() == set()
-    # The second accept that failed is another one: the daemon may have seen that the first was over.
+    # The second failed accept is a separate one: the daemon may have seen that the first was over.
     told = [body["key"] for body in hook.got if body["key"] != "accept:rev"]
-    assert sorted(told) == sorted(set(told)), "each once while it stays"
+    assert sorted(told) == sorted(set(told)), "once each, as long as it lasts"
 
 
 def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
-    """A client that opens a dialog of its own in the middle of a turn says so in its status file, and fires no hook."""
+    """A client that opens its own dialog during a turn says so in its status file, and sends no hook."""
     path = fleet.status_file(worker)
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "status": "waiting", "waitingFor": "dialog open"}))
@@ -137,7 +139,8 @@ def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
 
 @pytest.mark.req("7-040", "7-042", "7-043")
 def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
-    """Quarantined and proposed tasks, a park, budgets, a source in use; a daemon that was killed, and a plain one in its place.
+    """Quarantined and proposed tasks, a park, budgets, a source in use; a killed daemon,
+    and a plain one in its place.
 
     Break: no `update_auto(run=...)` in AutoMode.begin, or one that a plain daemon clears; no `_held` in tasks/task_list.py.
     """
@@ -146,7 +149,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
         **{"notify.webhook": hook.url, "auto.limit_backoff_secs": "600", "auto.worker_tasks": "propose"},
         **{"auto.dirty_backoff_secs": "600", "auto.concurrency": "1"},
     )
-    fleet.env["LLMC_SCRIPTED_CONFIG_DIR"] = str(fleet.dir)  # the agents' own task list is ours
+    fleet.env["LLMC_SCRIPTED_CONFIG_DIR"] = str(fleet.dir)  # the agents' task list is ours, too
     add(fleet, 1, commit(1), llmc={"verify": "echo never; false"})
     fleet.up("--auto")
     auto.wait_for(fleet, lambda: fleet.events("task_quarantined"), 60)
@@ -164,7 +167,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     assert "task plan/3" not in listed(fleet)
     fleet.llmc("tasks", "done", "3", code=None)
 
-    # Killed: the first screen says that auto mode does not run; and goes on saying so under a plain daemon.
+    # Killed: the first screen says that auto mode is not running, and still says so under a plain daemon.
     fleet.kill_daemon()
     items = on_every_surface(fleet, "auto", "source")
     assert (items["auto"]["severity"], items["auto"]["next"]) == ("blocked", "llmc up --auto --detach")
@@ -178,8 +181,8 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     assert "auto" not in listed(fleet)
     fleet.git("checkout", "-q", "README.md")
     fleet.llmc("down")
-    assert listed(fleet).keys() == {"task plan/1"}, "who ends auto mode in order needs no reminder"
-    # Without a daemon, what changed in the books is looked at by whoever asks.
+    assert listed(fleet).keys() == {"task plan/1"}, "auto mode that was ended cleanly needs no reminder"
+    # Without a daemon, the command that reads the books checks what changed.
     (auto.task_dir(fleet) / "1.json").unlink()
     os.utime(fleet.root / ".llmc/tasks.jsonl")
     assert listed(fleet) == {}, "what cannot be requeued is not offered"
@@ -206,12 +209,15 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
 def test_a_fleet_that_waits(
     scripted: Fleet, hook: Webhook, config: dict[str, str], does: str, key: str, severity: str, words: str
 ) -> None:
-    """Parked until when; a budget that is used up, or nearly. Break: no `_parked`, no `_tell_budgets`, no item in `_drain_over_budget`."""
+    """Parked until a time; a budget that is used up, or nearly.
+
+    Break: no `_parked`, no `_tell_budgets`, no item in `_drain_over_budget`.
+    """
     config = {f"auto.{name}": value for name, value in config.items()}
     fleet = set_up(scripted, **{"notify.webhook": hook.url, **TOLD_OF_ALL, **config})
     add(fleet, 1, does)
     fleet.up("--auto")
-    # What a turn has cost is counted at the next hook or patrol, and this turn sleeps.
+    # The cost of a turn is counted at the next hook or patrol, and this turn sleeps.
     wait_until(lambda: fleet.wake("auto-1") or key in listed(fleet))
     items = on_every_surface(fleet, key)
     assert items[key]["severity"] == severity
@@ -222,7 +228,7 @@ def test_a_fleet_that_waits(
 def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     scripted: Fleet, hook: Webhook, tmp_path: Path
 ) -> None:
-    """Break: leave a function out of `fleet_items`; or take a supervisor that was killed for one that ended in order."""
+    """Break: leave a function out of `fleet_items`; or report a killed supervisor as cleanly stopped."""
     fleet = set_up(scripted, **QUICK)
     supervisor = Overseer(fleet)
     wait_until(lambda: (fleet.root / ".llmc/overseer.json").exists(), 30, lambda: supervisor.said)
@@ -270,7 +276,8 @@ def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
 
 
 def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) -> None:
-    """With a daemon the tick says so; without one the command that changes it, wherever the goals are kept.
+    """With a daemon the tick reports it; without one,
+    the command that changes it does, wherever goals are stored.
 
     Break: no `tell` in `_leave_mark`, or no `after_change` in `_on_node`.
     """
@@ -295,7 +302,7 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
         return [item for item in listed(fleet).values() if item["kind"] == kind]
 
     def shown(kind: str) -> list[Item]:
-        with fleet.frozen_daemon():  # llmc gets it going again and again
+        with fleet.frozen_daemon():  # llmc keeps recovering it
             found = of_kind(kind)
             if found:
                 on_every_surface(fleet, found[0]["key"])
@@ -304,18 +311,18 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
     (stalled,) = wait_until(lambda: shown("goal_stalled"), 30, fleet.story)
     assert (stalled["who"], stalled["severity"]) == (goal, "notice")
     is_told(hook, stalled["key"])
-    fleet.llmc("config", "set", "overseer.goals.idle_after", "10m")  # no message gets it past its question
+    fleet.llmc("config", "set", "overseer.goals.idle_after", "10m")  # no message can get it past its question
     (fleet.marks / "go").touch()
     wait_until(lambda: fleet.status("auto-1")["status"] == "needs_input", 30, fleet.story)
     (asked,) = wait_until(lambda: shown("goal_question"), 30, fleet.story)
     assert "Which colour?" in asked["text"]
-    # Its worker waits for the answer, until there is a task that nobody else could take.
+    # Its worker waits for the answer, until there is a task that no other worker can take.
     add(fleet, 50)
     auto.wait_completed(fleet, 1)
     assert of_kind("goal_question") == [asked]
     fleet.llmc("down")
     assert of_kind("goal_question") == [asked], "it waits without a daemon, too"
-    fleet.llmc("config", "set", "overseer.goals.enabled", "false")  # nobody ticks
+    fleet.llmc("config", "set", "overseer.goals.enabled", "false")  # no ticks
     fleet.llmc(*shlex.split(asked["next"].replace('"..."', "Blue"))[1:])
     assert of_kind("goal_question") == []
 

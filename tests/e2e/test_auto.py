@@ -1,4 +1,4 @@
-"""Auto mode when all goes well: which task comes next, what its agent is told, what lands, and what is written down."""
+"""Auto mode when all goes well: the order of tasks, what the agent is told, what lands, what is recorded."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice.
 
-    Or leave the task's own model where it is: `has_its_model` always true.
+    Or keep the task's own model afterwards: `has_its_model` always true.
     """
     fleet = set_up(scripted, **{"auto.post_accept_command": "exit 9"})
     (fleet.source / ".claude").mkdir()
@@ -78,7 +78,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
 
 
 def _check_claim(fleet: Fleet) -> None:
-    """What is to be seen while the agent of task 4 is at it."""
+    """What is visible while the agent works on task 4."""
     claimed = tasks_of(fleet)["4"]
     assert (claimed["owner"], claimed["status"]) == ("auto-1", "in_progress")
     worker = auto.state(fleet)["workers"]["auto-1"]
@@ -108,7 +108,7 @@ def _check_prompts(fleet: Fleet) -> None:
 
 
 def _check_models(fleet: Fleet) -> None:
-    """Task 10 has a model of its own: which one answered, the transcript says."""
+    """Task 10 has its own model: the transcript says which model answered."""
     used: dict[str, set[str]] = {}
     task = ""
     for row in fleet.transcript_rows():
@@ -176,7 +176,7 @@ def test_several_workers(scripted: Fleet) -> None:
         for number in (4, 5):
             add(fleet, number, commit(number, until(went_on)), label="a")
         add(fleet, 6, commit(6, until(went_on)), priority=4)
-    # One of them has label a; the task without a label is distinct from it, though it comes last by priority.
+    # One of them has label a; the task without a label differs from it, even though its priority is lowest.
     auto.wait_for(fleet, lambda: sorted(auto.at_work(fleet).values()) == ["4", "6"])
     add(fleet, 7, "@sh false", label="x", after=(4, 6))
     add(fleet, 7, commit(7), label="x", after=(4, 5, 6))  # edited while it waits
@@ -205,7 +205,7 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
     command = f"echo $LLMC_TASK_ID >> {out}/began; {until(out / 'end')}"
     add(fleet, 1, commit(1, f"touch {out}/one"))
     add(fleet, 2, commit(2, f"touch {out}/two; {until(out / 'go')}"))
-    add(fleet, 3, after=(1,))  # for the third worker, which has nothing to do
+    add(fleet, 3, after=(1,))  # for the third worker, which is idle
     daemon = Daemon(fleet, "--concurrency", "3", "--post-accept-command", command)
     auto.wait_for(fleet, lambda: (out / "two").exists() and (out / "began").exists())
     (out / "go").touch()
@@ -214,7 +214,7 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
     )
     beat = fleet.root / ".llmc/auto.heartbeat"
     before = beat.read_text()
-    auto.wait_for(fleet, lambda: beat.read_text() != before)  # seconds go by, and it is alive
+    auto.wait_for(fleet, lambda: beat.read_text() != before)  # it stays alive for some seconds
     assert auto.landed(fleet) == [1]
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1", "2"]
     (out / "end").touch()
@@ -225,8 +225,11 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
 
 @pytest.mark.req("4-101", "1-125")
 def test_a_state_that_was_lost(scripted: Fleet) -> None:
-    """Without its copy, and without the ledger. Break: make records without the tasks their workers have claimed; ask
-    only the ledger who has one; or, in a fleet, ask whether a file of this root has the ledger."""
+    """Without its copy, and without the ledger.
+
+    Break: create records without the tasks that their workers claimed; ask only the ledger who has a task;
+    or, in a fleet, look for the ledger in a file of this root.
+    """
     fleet = set_up(scripted)
     for number, other in enumerate(("state.json.bak", ".llmc/tasks.jsonl"), 1):
         began, go = fleet.marks / f"began-{number}", fleet.marks / f"go-{number}"
@@ -236,7 +239,7 @@ def test_a_state_that_was_lost(scripted: Fleet) -> None:
         fleet.kill_daemon()
         daemon.ends()
         claimed = auto.state(fleet)["workers"]["auto-1"]["assignment"]
-        if other == "state.json.bak":  # the books know who has it, whatever it is called by now
+        if other == "state.json.bak":  # the books know who has it, even under a new subject
             put(fleet, {**tasks_of(fleet)["1"], "subject": "Another subject"})
         for name in ("state.json", other):
             (fleet.root / name).unlink(missing_ok=fleet.rows is not None)
@@ -249,6 +252,6 @@ def test_a_state_that_was_lost(scripted: Fleet) -> None:
         auto.wait_for(
             fleet, lambda done=done: len(auto.landed(fleet)) == len(done) and auto.statuses(fleet) == done
         )
-        assert len(fleet.events("task_assigned")) == number, f"{other}: its worker went on; nobody began anew"
+        assert len(fleet.events("task_assigned")) == number, f"{other}: its worker continued; no second start"
         assert daemon.stop() == 0
     assert auto.landed(fleet) == [1, 2]

@@ -18,7 +18,7 @@ def work(number: int) -> str:
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 @pytest.mark.soak
 def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) -> None:
-    """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
+    """Break: count a limit as an attempt, give a parked fleet work, or keep a crashed worker's claim."""
     fleet.set_up(
         config=auto_config(fleet, **{"auto.limit_backoff_secs": "2", "defaults.ready_timeout_s": "40"})
     )

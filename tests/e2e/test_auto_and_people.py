@@ -1,4 +1,4 @@
-"""A person's commands on auto workers while the daemon runs: the task is free again, and the loop goes on."""
+"""User commands on auto workers while the daemon runs: the task is free again, and the loop continues."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def ledger(fleet: Fleet) -> list[tuple[str, str, str]]:
 
 @pytest.mark.req("0-021", "0-025")
 def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
-    """Break: let `start` take any worker by its name, or pick an idle auto worker."""
+    """Break: let `start` take any worker by name, or pick an idle auto worker."""
     fleet = set_up(scripted)
     fleet.up("--auto")
     refused = fleet.llmc("start", "--worker", "auto-1", "--prompt", "@say hello", code=3)
@@ -30,7 +30,7 @@ def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
 @pytest.mark.soak
 def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
-    """Break: leave release_task_of out of reset.cancel; the task stays claimed by nobody."""
+    """Break: leave release_task_of out of reset.cancel; the task stays claimed without a worker."""
     fleet = set_up(scripted)
     go = fleet.marks / "go"
     for number in (1, 2):
@@ -67,12 +67,12 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
 @pytest.mark.req("0-009", "0-026", "0-053", "4-004")
 @pytest.mark.soak
 def test_hold_message_and_accept(scripted: Fleet) -> None:
-    """Break: give tasks to a worker that is held, or take a person's talk with a worker for a task."""
+    """Break: give tasks to a held worker, or treat the user's messages to a worker as a task."""
     elsewhere = scripted.dir / "context.toml"
     elsewhere.write_text('[default]\nprologue = "From elsewhere."\n')
     fleet = set_up(scripted, **{"auto.context_config_path": str(elsewhere), "defaults.model": "haiku"})
     fleet.llmc("config", "set", "workers.auto-1.model", "opus", code=4)
-    # The first /clear is lost: it is sent again, and the prompt comes after it.
+    # The first /clear is lost: it is sent again, and the prompt follows.
     daemon = Daemon(fleet, LLMC_FAULT="submit.clear:before:fail")
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
     argv = Path(f"/proc/{fleet.agent_pid('auto-1')}/cmdline").read_text().split("\0")
@@ -96,8 +96,8 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     fleet.llmc("accept", "auto-1")
     auto.wait_completed(fleet, 2)
     assert fleet.log()[:3] == ["Task 2", "By hand", "Task 1"]
-    assert auto.auto(fleet)["tasks_completed"] == 2, "a person's own work is no task"
-    # A person accepts a task's work before the daemon does: it counts once. A node lands on the remote at once.
+    assert auto.auto(fleet)["tasks_completed"] == 2, "the user's own work is not a task"
+    # The user accepts a task's work before the daemon does: it counts once. A node lands on the remote.
     readme = fleet.source / "README.md"
     if fleet.rows is None:
         readme.write_text("a person writes\n")
@@ -116,17 +116,19 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
 @pytest.mark.req("0-001", "0-003", "0-008", "0-092", "4-105")
 @pytest.mark.soak
 def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
-    """Break: start auto workers with every daemon; let --until end a task that runs; end a person's agent with auto mode."""
+    """Break: start auto workers with every daemon; let --until end a running task;
+    stop the user's agent with auto mode.
+    """
     fleet = set_up(scripted)
     add(fleet, 1, commit(1, "sleep 4"))
     add(fleet, 2)
     for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
         assert f"{option[0]} requires --auto" in fleet.llmc("up", *option, code=2).err
-    (fleet.root / "logs/auto.log").mkdir(parents=True)  # a log that cannot be written stops nothing
+    (fleet.root / "logs/auto.log").mkdir(parents=True)  # an unwritable log stops nothing
     daemon = Daemon(fleet, "--until", "4s")
     assert daemon.ends() == 0
     assert json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())["instance_id"]
-    assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"
+    assert auto.landed(fleet) == [1], "a started task is finished, and none is started"
     assert "auto mode finished: time limit reached" in daemon.said
     assert list(auto.state(fleet)["workers"]) == ["auto-1"]
     fleet.llmc("add", "adam")
@@ -136,7 +138,7 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     assert fleet.status("auto-1")["status"] == "offline"
     assert auto.statuses(fleet) == {"1": "completed", "2": "pending"}
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
-    # Auto mode ends by itself: its own workers end with it, a person's runs on.
+    # Auto mode ends by itself: its own workers stop with it, the user's worker keeps running.
     agent = fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}")
     fleet.up("--auto", "--max-tasks", "1")
     auto.wait_for(fleet, lambda: not fleet.has_daemon())
@@ -150,7 +152,7 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_worker_that_is_held_does_not_keep_the_fleet_parked(scripted: Fleet) -> None:
-    """Break: wait for a probe by a worker that a person has; nobody would work until they come back."""
+    """Break: wait for a probe by a worker that the user holds; no worker would run until it is released."""
     fleet = set_up(scripted, **{"auto.limit_backoff_secs": "3"})
     done = f"echo 1 > file-1; git add file-1; {COMMIT} 'Task 1'"
     add(fleet, 1, "@limit 1", f"@on-resume {done}")

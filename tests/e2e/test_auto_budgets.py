@@ -1,4 +1,4 @@
-"""What auto mode does when a budget has nearly used up, and when it is: on the task, the run, the day and --max-cost."""
+"""Auto mode when a budget is nearly or fully used up: of the task, the run, the day, and --max-cost."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from tests.support.auto import Daemon, add, commit, set_up, until
 from tests.support.fleet import Fleet
 from tests.support.plans import tasks_of
 
-#: what the scripted agent reports for a text of so many characters is a quarter of it in tokens, and a little more
+#: for a text, the scripted agent reports a quarter of its characters as tokens, and a little more
 CHARS_PER_TOKEN = 4
 LIMIT = 4000
 
@@ -22,7 +22,7 @@ def say(tokens: int) -> str:
 
 
 def told(fleet: Fleet) -> dict[str | None, str]:
-    """What the agent was told of its budget, by prompt; one that was queued first is in the transcript twice."""
+    """What the agent was told about its budget, by prompt; a queued prompt is in the transcript twice."""
     texts = (text for text in fleet.prompts_in_transcripts() if "has nearly used up" in text)
     return {header_id(text): text for text in texts}
 
@@ -62,10 +62,10 @@ def test_a_task_is_asked_to_finish_and_then_stopped(scripted: Fleet) -> None:
 
 @pytest.mark.req("5-013")
 def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
-    """Break: leave the drain, or the park, out of _heed_limits; or end no park for a budget that was raised."""
+    """Break: leave the drain, or the park, out of _heed_limits; or stay parked after a budget was raised."""
     fleet = set_up(
         scripted, **{"defaults.patrol_interval_secs": "1", "defaults.model": "claude-opus-5-5"}
-    )  # and no prices of its own: a list is installed
+    )  # no prices of its own: a list is installed
     add(fleet, 1, say(LIMIT), commit(1))
     add(fleet, 2, "@sh echo half > half", say(LIMIT), "@hang", after=(1,))
     daemon = Daemon(fleet, "--max-cost", "0.05")
@@ -75,7 +75,7 @@ def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
 
     fleet.llmc("config", "set", "auto.budget.run_tokens", str(LIMIT))
     daemon = Daemon(fleet)
-    assert daemon.ends() == 0, "only what this run has used counts"
+    assert daemon.ends() == 0, "only this run's usage counts"
     assert "of 4,000 tokens (auto.budget.run_tokens)" in daemon.said
     (released,) = fleet.events("task_released")
     assert (released["task_id"], released["cause"]) == ("2", "budget")

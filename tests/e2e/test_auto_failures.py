@@ -1,4 +1,4 @@
-"""Auto mode when something goes wrong: what is tried again, what counts, what waits, and what ends it."""
+"""Auto mode when something goes wrong: what is retried, what counts, what waits, and what ends it."""
 
 import json
 import os
@@ -31,14 +31,14 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     add(fleet, 1, commit(1), mend, llmc=verify)
     asked = f"@on-commit git add half; {COMMIT} 'Task 2'"
     add(fleet, 2, "@sh echo 2 > half", asked)
-    # The first attempt leaves its work undone, also when asked; the second one does it.
+    # The first attempt does not do the work, not even when asked; the second one does.
     add(
         fleet,
         3,
         f"@sh test -e {out}/tried || {{ touch {out}/tried; echo kept > unfinished; exit 0; }}; {commit(3)[4:]}",
     )
     add(fleet, 4, commit(4), llmc={"verify": "echo never; false"})
-    # Commits, and something that nobody committed: that cannot land.
+    # Commits plus an uncommitted change: that cannot land.
     add(fleet, 5, commit(5), "@sh echo left > left", "@on-verify rm left")
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: auto.auto(fleet)["tasks_completed"] == 4, 60)
@@ -57,7 +57,7 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
         False,
         "quarantined",
     )
-    # What was unfinished is in the trash, and can be had again.
+    # The unfinished work is in the trash, and can be restored.
     ref = next(row["ref"] for row in fleet.events("task_failed") if row["task_id"] == "3")
     assert fleet.git("show", f"{ref}:unfinished", cwd=fleet.root) == "kept"
     assert ref.removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
@@ -65,7 +65,7 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
 
 
 def test_wait_ends_when_nothing_runs_that_could_finish_the_tasks(scripted: Fleet) -> None:
-    """Break: ask only for the tasks, and the command waits for its timeout; or for none, for ever."""
+    """Break: wait only for the tasks (until the timeout), or for no task at all (forever)."""
     fleet = set_up(scripted)
     add(fleet, 1, "@error 401")
     assert Daemon(fleet).ends() == 1
@@ -83,7 +83,7 @@ def test_wait_ends_when_nothing_runs_that_could_finish_the_tasks(scripted: Fleet
 
 @pytest.mark.soak
 def test_wait_ends_when_auto_mode_finished_early(scripted: Fleet) -> None:
-    """As with `--until`: no failure, but a task stays open. Break: end only for a failure."""
+    """As with `--until`: nothing failed, but a task stays open. Break: end only for a failure."""
     fleet = set_up(scripted)
     add(fleet, 1)
     add(fleet, 2)
@@ -98,13 +98,13 @@ def test_wait_ends_when_auto_mode_finished_early(scripted: Fleet) -> None:
 @pytest.mark.soak
 @pytest.mark.req("0-051", "0-081", "0-084", "4-064")
 def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None:
-    """Break: wait for the lanes without a limit.
+    """Break: wait for the lanes without a time limit.
 
-    Or take a task that cannot be read for a failure of the configuration, which ends auto mode.
-    Or let a reset leave the task on a worker that is idle already; it is then reset for ever.
+    Or treat an unreadable task as a configuration failure, which ends auto mode.
+    Or let a reset leave the task on a worker that is already idle; it would be reset forever.
     """
     fleet = set_up(scripted)
-    # A lane that hangs does not keep the daemon from ending.
+    # A hanging lane does not keep the daemon from exiting.
     add(fleet, 1)
     daemon = Daemon(fleet, LLMC_FAULT="claim.ledger:after:hang")
     auto.wait_for(fleet, lambda: any(row["action"] == "claimed" for row in ledger(fleet)))
@@ -117,7 +117,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     if fleet.rows is None:
         _a_file_breaks_after_it_was_taken(fleet)
     assert failures(fleet) == []
-    # A prompt that is never taken.
+    # A prompt that is never received.
     add(fleet, 4)
     resets = len(fleet.events("worker_reset"))
     fault = ",".join(f"submit.enter:before:fail:{number}" for number in (1, 2, 3))
@@ -148,9 +148,9 @@ def _a_file_breaks_after_it_was_taken(fleet: Fleet) -> None:
 @pytest.mark.req("0-051", "0-052", "0-055", "4-064")
 @pytest.mark.soak
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
-    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is.
+    """Break: count a limit as a failure, probe with every worker, or leave a dead agent as it is.
 
-    Or begin a task whose agent crashed again at once: leave `waits_s` out of `_startable`.
+    Or restart a crashed agent's task immediately: leave `waits_s` out of `_startable`.
     """
     fleet = set_up(scripted, **{"auto.crash_backoff_secs": "1.5"})
     out = fleet.marks
@@ -170,7 +170,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     assert [row["cause"] for row in parked] == ["limit"]
     assert len(resumed) == 1
     begun = next(row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "3")
-    assert begun >= resumed[0]["ts"], "nobody is given work while the fleet is parked"
+    assert begun >= resumed[0]["ts"], "no worker gets a task while the fleet is parked"
     assert failures(fleet) == [("1", "crash", 1)]
     go = fleet.marks / "go"
     add(fleet, 4, commit(4, until(go)))
@@ -180,7 +180,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     auto.wait_for(fleet, lambda: [row["cause"] for row in fleet.events("task_released")] == ["tmux"])
     go.touch()
     auto.wait_completed(fleet, 4)
-    assert failures(fleet) == [("1", "crash", 1)], "a session that is gone counts against no task"
+    assert failures(fleet) == [("1", "crash", 1)], "a lost session counts against no task"
     assert auto.auto(fleet)["parks"] == 0
     once = f"@sh test -e {out}/crashed-5 || {{ touch {out}/crashed-5; kill -9 $PPID; sleep 9; }}"
     add(fleet, 5, once, commit(5))
@@ -191,7 +191,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     assert (crashed["task_id"], crashed["attempt"]) == ("5", 1)
     assert 0 < crashed["retry_in_s"] <= 1.5
     (failed,) = [row["ts"] for row in ledger(fleet) if (row["action"], row["task"]) == ("failed", "5")]
-    assert again - failed >= 1.5, "though nobody had anything else to do"
+    assert again - failed >= 1.5, "although no worker had anything else to do"
     assert daemon.stop() == 0
 
 
@@ -212,7 +212,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
 )
 @pytest.mark.soak
 def test_what_ends_it(scripted: Fleet) -> None:
-    """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
+    """Break: retry after an auth error, exit with 0, or complete the task after its post-accept command."""
     fleet = set_up(scripted, **{"auto.crash_backoff_secs": "60"})
     fleet.llmc("config", "unset", "auto.task_list_id")
     assert "auto.task_list_id is not set" in fleet.llmc("up", "--auto", code=2).err
@@ -224,8 +224,8 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert "cannot use the task context" in refused
     assert "llmc_task_context.toml: " in refused
     context.unlink()
-    assert not fleet.events("session_launched"), "all that is said before an agent starts"
-    # A login that is gone: nobody tries again.
+    assert not fleet.events("session_launched"), "all messages before an agent starts"
+    # The login is gone: no retry.
     add(fleet, 1, "@sh echo begun > begun", "@error 401")
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
@@ -238,7 +238,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert (fleet.worktree("auto-1") / "begun").read_text() == "begun\n", "worktrees stay as they are"
     assert fleet.tmux("list-sessions") == ""
     assert len(fleet.events("task_assigned")) == 1
-    # It was mended; what landed stays when the post-accept command fails.
+    # Fixed; a landed commit stays when the post-accept command fails.
     add(fleet, 1)
     daemon = Daemon(fleet, "--post-accept-command", "echo broken pipe; exit 7")
     assert daemon.ends() == 1
@@ -261,20 +261,20 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert daemon.ends() == 1
     assert "auto mode failed (task): injected fault claim.ledger" in daemon.said
     auto.remove(fleet, 5)
-    # Two tasks of one worker that fail by the same cause: it is not the tasks.
+    # Two tasks of one worker fail for the same reason: the tasks are not at fault.
     for number in (2, 3):
         add(fleet, number, "@crash 3")
     add(fleet, 4, after=(2, 3))
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
     assert "tasks 2, 3 failed on auto-1 with the same cause (crash)" in daemon.said
-    # While the first of them waits, the other one is begun.
+    # While the first of them waits, the other one starts.
     assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
 def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
-    """Break: leave the circle or what is missing out of `stuck`."""
+    """Break: leave the cycle, or missing dependencies, out of `stuck`."""
     fleet = set_up(scripted)
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {
@@ -291,9 +291,9 @@ def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
 @on_postgres.TASK_FILES
 @pytest.mark.req("4-041", "4-090", "4-091", "4-092", "4-106")
 def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
-    """Break: look at a file once only, while it is being written; raise for what cannot be read, skip it, or clear nothing."""
+    """Break: read a file once, while it is written; raise for an unreadable one or skip it; clear nothing."""
     fleet = set_up(scripted)
-    unreadable = task_dir(fleet) / "6.json"  # for root as well
+    unreadable = task_dir(fleet) / "6.json"  # even for root
     unreadable.symlink_to(unreadable.name)
     (task_dir(fleet) / "7.json").write_text(json.dumps({"id": "7"}))
     os.utime(task_dir(fleet) / "7.json", (1, 1))
@@ -315,11 +315,11 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     unreadable.unlink()
     auto.wait_for(fleet, lambda: noted() == {"7.json"})
     assert f"bad_input {task_dir(fleet)}/7.json is not a valid task: `subject` is missing" in told()["7.json"]
-    # What is written now is given a second, and then it counts.
+    # A file that is just being written gets a second; then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
     assert "invalid JSON" in told()["8.json"]
-    # While an agent is at work, tasks are linked in a circle: those are held, and stop nobody.
+    # While an agent is working, tasks are linked in a cycle: they are held, and block no other task.
     nine = json.loads((task_dir(fleet) / "9.json").read_text())
     linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
     began, go = fleet.marks / "began", fleet.marks / "go"
@@ -333,7 +333,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     assert "stuck dependency cycle: 40, 41" in told()["40"]
     (task_dir(fleet) / "8.json").unlink()
     add(fleet, 7)
-    auto.wait_completed(fleet, 4)  # 9 waited for it
+    auto.wait_completed(fleet, 4)  # 9 was waiting for it
     (task_dir(fleet) / "40.json").unlink()
     (task_dir(fleet) / "41.json").unlink()
     auto.wait_for(fleet, lambda: not noted())
@@ -345,9 +345,9 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
 @pytest.mark.req("4-011", "4-066")
 @pytest.mark.soak
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
-    """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
-    or let one file that blocks, or fills the memory, be read. Or give out a label that is none; or leave a task
-    where it is that its file calls in progress, and that nobody has.
+    """Break: pass a task's text on as it is (surrogates, ESC); count what cannot be typed as a git failure;
+    or read a file that blocks or fills the memory. Or give out a task with an invalid label; or leave a task
+    that its file calls in progress, but that no worker has.
     """
     fleet = set_up(scripted)
     folder = task_dir(fleet)
@@ -440,7 +440,7 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
 @pytest.mark.req("0-056", "0-215", "0-223", "0-224")
 @pytest.mark.soak
 def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
-    """Break: go on without the hooks' socket, with a broken configuration, or for ever at a lock of a git that is gone."""
+    """Break: continue without the hooks' socket or with a broken config; wait forever for a stale lock."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
@@ -494,7 +494,7 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     daemon.ends()
     waits = auto.auto(fleet)
     assert (waits["source_repo_dirty_backoff_secs"], waits["source_repo_dirty_retry_count"]) == (60, 1)
-    # The time is over for the next daemon: one more try, and the next wait is twice as long.
+    # The wait is over for the next daemon: one more try, and the next wait is twice as long.
     _end_the_wait(fleet)
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: "Will retry in 120 seconds (attempt 2/10)." in daemon.said)
@@ -508,7 +508,7 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     assert fleet.log()[:2] == ["Task 1", "By a person"]
     after = auto.auto(fleet)
     assert (after["source_repo_dirty_retry_after_unix"], after["source_repo_dirty_retry_count"]) == (0, 0)
-    # Ten retries were in vain: the next one is the last.
+    # Ten retries failed: the next one is the last.
     readme.write_text("again\n")
     assert daemon.stop() == 0
     _change_auto(fleet, source_repo_dirty_retry_count=10)
@@ -533,10 +533,10 @@ def _change_auto(fleet: Fleet, **fields: float) -> None:
 @pytest.mark.req("0-032", "0-033", "0-040", "0-084", "4-063", "4-065")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> None:
-    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing.
+    """Break: kill running agents at a start, keep the claims at the end, or pin nothing.
 
-    Or show of a task that was released what its prompt begins with: the prologue. Or leave settle_claim out of _assign: a
-    task whose worker became idle before it was told would be nobody's.
+    Or show the start of a released task's prompt, which is the prologue. Or leave settle_claim out of
+    _assign: a task whose worker became idle before it was sent would be lost.
     """
     fleet = set_up(scripted)
     (fleet.source / ".claude").mkdir()
@@ -549,7 +549,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     daemon.ends()
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
-    assert len(fleet.events("session_launched")) == 1, "the agent that runs goes on"
+    assert len(fleet.events("session_launched")) == 1, "the running agent continues"
     assert auto.at_work(fleet) == {"auto-1": "1"}
     assert daemon.stop(number) == 0
     assert tasks_of(fleet)["1"]["status"] == "pending"
@@ -569,7 +569,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert daemon.ends() == 0
     assert auto.landed(fleet) == [1]
     assert "half" not in fleet.git("ls-tree", "--name-only", "main")
-    # Killed while its agent is started again, with the model of the task.
+    # Killed while its agent is restarted with the task's model.
     add(fleet, 2, llmc={"model": "haiku"})
     daemon = Daemon(fleet, LLMC_FAULT="session.launch:before:kill:2")
     daemon.ends()
@@ -583,7 +583,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
 
 @pytest.mark.req("4-064")
 def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
-    """Break: leave the time a task may take out of steps._with_task."""
+    """Break: leave the task's time limit out of steps._with_task."""
     fleet = set_up(scripted, **{"auto.task_timeout_secs": "4", "defaults.patrol_interval_secs": "1"})
     slow = fleet.marks / "slow"
     add(fleet, 1, f"@sh test -e {slow} || {{ touch {slow}; echo half > half; sleep 300; }}", commit(1))
@@ -598,7 +598,7 @@ def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_limit_while_conflicts_are_resolved(scripted: Fleet) -> None:
-    """Break: leave `rebasing` out of what a limit can stop; patrol calls it stalled, and the task is given up."""
+    """Break: leave `rebasing` out of what a limit can stop; patrol calls it stalled and gives the task up."""
     fleet = set_up(scripted)
     out = fleet.marks
     resolve = (
@@ -627,7 +627,7 @@ def test_a_limit_while_conflicts_are_resolved(scripted: Fleet) -> None:
 
 
 def hook(fleet: Fleet, worker: str, **payload: str) -> None:
-    """What the agent's own hook would say now."""
+    """What the agent's own hook would report now."""
     env = {**fleet.env, "LLMC_INSTANCE": auto.state(fleet)["workers"][worker]["instance"]}
     argv = [sys.executable, "-I", "-S", hook_client.__file__, str(fleet.root / ".llmc/inbox" / worker)]
     body = json.dumps(payload).encode()
@@ -637,9 +637,10 @@ def hook(fleet: Fleet, worker: str, **payload: str) -> None:
 @pytest.mark.req("0-043", "4-064")
 @pytest.mark.soak
 def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None:
-    """It is nobody's failure: no attempt counts, no task starts, the work waits and lands once the branch passes.
+    """No task is at fault: no attempt counts, no task starts, the work lands once the branch passes.
 
-    Break: catch BaseFails as any CommandFailed in `land`, or give out tasks while the state has a `failing_base`.
+    Break: catch BaseFails as any CommandFailed in `land`,
+    or give out tasks while the state has a `failing_base`.
     """
     fleet = scripted
     fleet.commit("check.sh", "test ! -e bad || { echo E: it is bad; false; }\n", "Add a check")
@@ -649,7 +650,7 @@ def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None
     )
     add(fleet, 1)
     daemon = Daemon(fleet)
-    # Nothing ever passed in a slot: the base is checked in the worktree.
+    # Nothing has passed in a slot yet: the base is checked in the worktree.
     auto.wait_for(fleet, lambda: fleet.events("base_failed"))
     add(fleet, 2)
     (item,) = [item for item in fleet.llmc("status", "--json").json["attention"] if item["key"] == "base"]
@@ -665,7 +666,7 @@ def test_a_default_branch_that_fails_its_own_validation(scripted: Fleet) -> None
     auto.wait_completed(fleet, 2)
     assert auto.landed(fleet) == [1, 2]
     assert seq(fleet, "base_passed") < seq(fleet, "task_assigned"), "task 2 started after that"
-    # A slot has worked: the base is checked there. A restart gives the task back, and nobody has work that waits.
+    # A slot has worked: the base is checked there. A restart releases the task; no worker has pending work.
     fleet.commit("bad", "bad\n", "Break main again")
     add(fleet, 3)
     auto.wait_for(fleet, lambda: len(fleet.events("base_failed")) == 3)
@@ -687,5 +688,5 @@ def fix(fleet: Fleet) -> None:
 
 
 def seq(fleet: Fleet, action: str) -> int:
-    """The number of the latest such event."""
+    """The number of the latest event of that kind."""
     return int(fleet.events(action)[-1]["seq"])

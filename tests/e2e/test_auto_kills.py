@@ -1,4 +1,4 @@
-"""kill -9 of the daemon in auto mode, at random moments: every task lands once, in order, and no claim is left."""
+"""kill -9 of the daemon in auto mode, at random moments: tasks land once, in order, and no claim is left."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ def run(fleet: Fleet, seed: int, tasks: int, kills: int, workers: int) -> None:
     plan = random_plan(tasks, dice)
     fleet.set_up(config=auto_config(fleet))
     add_plan(fleet, plan)
-    # Kills are spread over the tasks, each a random moment after one was completed.
+    # Kills are spread over the tasks, each at a random moment after one was completed.
     moments = sorted(dice.sample(range(tasks), kills))
     fleet.up("--auto", "--concurrency", str(workers))
     for done in moments:
@@ -43,11 +43,11 @@ def test_random_kills_of_the_daemon(scripted: Fleet) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sixty_tasks_and_ten_kills(scripted: Fleet, seed: int) -> None:
-    """Break: as above; more of them."""
+    """Break: as above, with more of both."""
     run(scripted, seed=seed, tasks=60, kills=10, workers=4)
 
 
-#: what a crash can hit on a task's way from the list to the default branch
+#: what a crash can hit between the task list and the default branch
 POINTS = [
     "claim.ledger",
     "claim.file",
@@ -57,15 +57,16 @@ POINTS = [
     "auto.post_accept",
 ]
 FAULTS = [f"{point}:{side}" for point in POINTS for side in ("before", "after")]
-#: each point once, before or after in turns
+#: each point once, alternating before and after
 SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerate(POINTS)]
 
 
 @pytest.mark.req("0-004", "0-048", "4-042", "4-065")
 @pytest.mark.parametrize("faults", [SOME, pytest.param(FAULTS, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> None:
-    """Break: leave the files of ended claims out of ClaudeTasks.settle, or count `no_changes` only before its claim ends;
-    or give a lost claim back without its event."""
+    """Break: leave the files of ended claims out of ClaudeTasks.settle; count `no_changes` only before its
+    claim ends; or release a lost claim without its event.
+    """
     fleet = scripted
     ran = fleet.dir / "ran"
     fleet.set_up(config=auto_config(fleet, **{"auto.post_accept_command": f"echo $LLMC_TASK_ID >> {ran}"}))
@@ -75,7 +76,7 @@ def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> No
         if fleet.rows is None or not fault.startswith("claim.file"):  # a row and its entry are one step
             die_at(fleet, fault)
     run_to_the_end(fleet, 8)
-    # Without a commit, and with an agent that is lost twice.
+    # Without a commit, and with an agent that dies twice.
     add(fleet, 9, "@sh llmc report done --no-changes 'nothing'")
     die_at(fleet, "claim.complete:after")
     run_to_the_end(fleet, 9)
@@ -86,8 +87,8 @@ def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> No
     run_to_the_end(fleet, 10)
     assert_done_once_in_order(fleet, {**plan, 10: []}, unchanged=[9])
     lost_claims = [row for row in fleet.events("task_released") if "after a restart" in row["reason"]]
-    assert lost_claims, "a claim that nobody goes on with is told to be free again"
-    # At least once for each that landed, and done once it was seen to have ended.
+    assert lost_claims, "an event says that the abandoned claim is free again"
+    # At least once for each landed task, and recorded once its exit was seen.
     ended = [row["task_id"] for row in fleet.events("post_accept")]
     assert sorted(ended, key=int) == [str(number) for number in (*plan, 10)]
     assert set(ran.read_text().split()) == {str(n) for n in (*plan, 10)}
@@ -101,13 +102,16 @@ def die_at(fleet: Fleet, fault: str) -> None:
 def run_to_the_end(fleet: Fleet, tasks: int) -> None:
     daemon = Daemon(fleet)
     wait_completed(fleet, tasks)
-    # A daemon that is stopped leaves the command of the last task to the next one.
+    # A stopped daemon leaves the last task's command to the next one.
     wait_for(fleet, lambda: not auto(fleet).get("post_accept_due"))
     assert daemon.stop() == 0
 
 
 def test_a_lock_that_outlives_its_daemon_for_a_moment(scripted: Fleet) -> None:
-    """A child that has not begun its program yet has it. Break: ask locks.is_locked alone; `up` says that a daemon runs, and none does."""
+    """A child that has not yet run exec still holds it.
+
+    Break: check only locks.is_locked; `up` reports a running daemon although there is none.
+    """
     fleet = scripted.set_up("adam")
     fleet.up()
     fleet.kill_daemon()
@@ -127,7 +131,7 @@ def test_a_lock_that_outlives_its_daemon_for_a_moment(scripted: Fleet) -> None:
     [pytest.param(True, id="rebuilt", marks=pytest.mark.soak), pytest.param(False, id="made again")],
 )
 def test_a_state_that_is_lost_while_a_task_lands(scripted: Fleet, rebuilt: bool) -> None:
-    """Break: leave out `about_to_land`; the task is done a second time, and nothing is left to commit.
+    """Break: leave out `about_to_land`; the task is done a second time, with nothing left to commit.
 
     Or complete it in `settle` without counting it; its post-accept command never runs.
     """

@@ -1,4 +1,4 @@
-"""`up --auto` gives out tasks or says that it does not; and everybody sees when auto mode does not run."""
+"""`up --auto` gives out tasks or says that it does not; every surface shows when auto mode is not running."""
 
 import os
 import shlex
@@ -20,7 +20,9 @@ def footer(fleet: Fleet) -> str:
 
 @pytest.mark.req("0-240")
 def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) -> None:
-    """Break: `up --auto` returns because "a daemon runs", the hand-over ends the agents, or the footer counts on."""
+    """Break: let `up --auto` return because a daemon is running, let the handover stop the agents,
+    or let the footer keep counting.
+    """
     fleet = set_up(scripted, **{"auto.concurrency": "1"})
     fleet.llmc("add", "adam")
     fleet.up()
@@ -33,40 +35,40 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     assert "in auto mode" in changed.out
     wait_completed(fleet, 1)
     assert auto.landed(fleet) == [1]
-    # The worker of the person was in the middle of a turn, and still is: the same process.
+    # The user's worker was in the middle of a turn, and still is: the same process.
     assert (fleet.daemon_pid() != plain, fleet.pane_pid("adam")) == (True, agent)
     assert fleet.status("adam")["status"] == "working"
     go.touch()
     wait_until((fleet.marks / "went").exists)
     assert (state(fleet)["auto_mode"], state(fleet)["auto_workers"]) == (True, ["auto-1"])
     assert footer(fleet).startswith("1 worker, 1 task completed")
-    # What could only be ignored is refused.
+    # Options that would have no effect are refused.
     refused = fleet.llmc("up", "--auto", "--detach", "--max-tasks", "3", code=3)
     assert "--max-tasks would have no effect" in refused.err
 
-    # It dies. Nothing may look as if it ran, and the plain daemon that follows gives out nothing.
+    # It dies. Nothing may look as if it were running, and the plain daemon that follows gives out nothing.
     fleet.kill_daemon()
-    # Its lock is free when the last of its threads is gone, a moment after the first.
+    # Its lock is free when its last thread is gone, a moment after the first.
     wait_until(lambda: footer(fleet).startswith("not running (to start it: llmc up --auto --detach)"))
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
     assert "does not assign tasks. Next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
-    assert "does not assign tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
+    assert "does not assign tasks" in fleet.llmc("up", "--detach").err, "even if it is already running"
     assert footer(fleet).startswith("not running")
     add(fleet, 2)
     fleet.llmc("config", "set", "repo.validate", "true")
     again = fleet.llmc("up", "--auto", "--detach", "--no-canary", "--max-tasks", "1")
     assert "repo.validate" not in again.err
     wait_completed(fleet, 2)
-    # A run that ends as it was asked to is not missed, and neither is one that a person ends.
+    # A run that ends as requested is not missed, nor is one that the user stops.
     wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
     assert state(fleet)["auto_mode"] is False
     assert "daemon not running (llmc up --detach)" in fleet.llmc("status").out
 
 
 def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
-    """Break: a SIGTERM of the system counts as the wish of a person, or `down` does not."""
+    """Break: treat a SIGTERM from the system as the user's wish; or do not treat `down` as such."""
     fleet = set_up(scripted, **{"auto.concurrency": "1"})
     fleet.up("--auto")
     pid = fleet.daemon_pid()
@@ -75,14 +77,14 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
     assert state(fleet)["auto_mode"] is True
     (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
     assert item["next"] == "llmc up --auto --detach"
-    # There is no daemon left to be told, and a person ends it all the same.
+    # No daemon is left to be told, but the user can still end auto mode.
     fleet.llmc("down")
     assert state(fleet)["auto_mode"] is False
     assert not [row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto"]
 
 
 def client_that_ends(fleet: Fleet) -> tuple[Path, Path]:
-    """A client that exits as soon as it starts, and the file with what it prints before."""
+    """A client that exits as soon as it starts, and the file with its output."""
     client = fleet.dir / "client/claude-like"
     client.parent.mkdir()
     client.write_text(
@@ -95,12 +97,12 @@ def client_that_ends(fleet: Fleet) -> tuple[Path, Path]:
 
 
 def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
-    """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
+    """Break: exit 0 for a fleet without agents; print the name twice; hint at `llmc up`, which is no help."""
     client, says = client_that_ends(scripted)
     scripted.set_up("anna", "bert")
     if SANDBOX == "off":
         _is_not_trusted(scripted, client)
-    # Its client ends at once: what that said last is the reason, here and in the status.
+    # Its client exits immediately: its last output is the reason, here and in the status.
     says.write_text("Failed to connect to api.example: ENOTFOUND\n\nNote: it may not be available.\n")
     said = "the agent exited immediately: Failed to connect to api.example: ENOTFOUND"
     assert f"anna: not started: {said}" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
@@ -119,7 +121,7 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
 
 
 def _is_not_trusted(fleet: Fleet, client: Path) -> None:
-    """A contained client has a home of its own, which trusts its worktree."""
+    """A contained client has its own home, which trusts its worktree."""
     failed = fleet.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
     assert "  anna: not started: Claude Code does not trust" in failed.out
     assert "no agent is running" in failed.err
@@ -131,7 +133,7 @@ def _is_not_trusted(fleet: Fleet, client: Path) -> None:
 
 
 def test_up_sees_an_end_that_tmux_did_not_tell(scripted: Fleet) -> None:
-    """tmux 3.3a sometimes runs no hook at the end of a program. Break: `wait_ready` listens to hooks only."""
+    """tmux 3.3a sometimes runs no hook when a program exits. Break: let `wait_ready` rely only on hooks."""
     deaf = scripted.dir / "deaf"
     deaf.mkdir()
     tmux = shlex.quote(str(shutil.which("tmux")))

@@ -1,4 +1,4 @@
-"""A person in the way of an auto worker is no failure: the task is not charged, the draft stays, the night goes on."""
+"""A user in the way of an auto worker is not a failure: no charge, the draft stays, the night goes on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ DRAFT = "half a thought"
 
 
 def type_in(fleet: Fleet, worker: str, text: str = DRAFT) -> None:
-    """A person types half a line, and leaves."""
+    """The user types half a line, and leaves."""
     wait_until(lambda: fleet.client_status(worker) == "idle")
     fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", text)
     wait_until(lambda: text in fleet.screen(worker))
@@ -27,7 +27,7 @@ def rub_out(fleet: Fleet, worker: str) -> None:
 
 
 def open_panel(fleet: Fleet, worker: str) -> None:
-    """A dialog of the client's own, left open."""
+    """One of the client's own dialogs, left open."""
     wait_until(lambda: fleet.client_status(worker) == "idle")
     fleet.tmux("send-keys", "-t", fleet.session(worker), "/config", "Enter")
     wait_until(lambda: fleet.client_status(worker) == "waiting")
@@ -42,13 +42,13 @@ def close_panel(fleet: Fleet, worker: str) -> None:
 
 
 def listed(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """The people whom auto mode waits for, as `llmc status --json` says."""
+    """The users that auto mode waits for, according to `llmc status --json`."""
     items = fleet.llmc("status", "--json", cwd=fleet.root).json["attention"]
     return {item["who"]: item for item in items if item["kind"] == "person"}
 
 
 def waited_for(fleet: Fleet) -> set[str]:
-    """The same, read from the state: to look at it again and again costs no process."""
+    """The same from the state: polling it costs no process."""
     return {
         item["who"] for item in auto.state(fleet).get("attention", {}).values() if item["kind"] == "person"
     }
@@ -66,7 +66,7 @@ def uncharged(fleet: Fleet) -> None:
 
 
 WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None], str]] = {
-    # how a person leaves it, how it is put right, and what the client says of itself meanwhile
+    # what the user leaves open, how it is cleared, and what the client reports in the meantime
     "draft": (type_in, rub_out, "idle"),
     "dialog": (open_panel, close_panel, "waiting"),
 }
@@ -85,9 +85,9 @@ WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None]
 )
 @pytest.mark.soak
 def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str]) -> None:
-    """Break: count a refusal by a person's draft or dialog as a failure; two drafts end the night in seconds.
+    """Break: count a refusal because of a draft or dialog as a failure; two drafts end the night in seconds.
 
-    Or tell the worker with the draft of a new task, and nobody else.
+    Or tell only the worker with the draft about a new task.
     """
     way = dict(zip(("auto-1", "auto-2"), ways, strict=True))
     set_up(fleet)
@@ -108,11 +108,11 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
     auto.wait_for(fleet, lambda: "every worker is waiting for you" in daemon.said)
     assert auto.statuses(fleet) == {"1": "pending", "2": "pending"}
     uncharged(fleet)
-    assert pids(fleet) == before, "a session was started anew"
+    assert pids(fleet) == before, "a session was restarted"
     for worker, name in way.items():
         assert name != "draft" or DRAFT in fleet.screen(worker), worker
         assert fleet.client_status(worker) == WAYS[name][2], worker
-    # One of them has gone: their worker does everything, what is new, too.
+    # One user has gone: that worker does everything, new tasks too.
     WAYS[ways[1]][1](fleet, "auto-2")
     auto.wait_completed(fleet, 2)
     add(fleet, 3)
@@ -131,7 +131,7 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
 
 @pytest.mark.soak
 def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
-    """The person is faster than the prompt: what was claimed is released, uncharged. Break: GiveUp for a refusal."""
+    """The user is faster than the prompt: the claim is released, uncharged. Break: GiveUp for a refusal."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "1", LLMC_FAULT="claim.record:after:hang")
     auto.wait_for(fleet, lambda: "auto mode started with 1 worker" in daemon.said)
@@ -152,10 +152,10 @@ def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
-    """It stopped without a commit, and cannot be asked: somebody else does the task. Break: charge it, or reset it."""
+    """A draft blocks the request to commit: another worker does the task. Break: charge it, or reset it."""
     set_up(fleet)
     go = fleet.marks / "go"
-    # The first one to have it stops without a commit; the next one does it.
+    # The first worker stops without a commit; the next one makes it.
     once = fleet.marks / "once"
     add(
         fleet,
@@ -174,7 +174,7 @@ def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     assert set(listed(fleet)) == {worker}
     assert DRAFT in fleet.screen(worker)
     assert pids(fleet) == before
-    assert (fleet.worktree(worker) / "half").exists(), "what it has is left alone while a person is there"
+    assert (fleet.worktree(worker) / "half").exists(), "its work is left alone while the user is there"
     uncharged(fleet)
     rub_out(fleet, worker)
     auto.wait_for(fleet, lambda: not waited_for(fleet))
@@ -182,23 +182,23 @@ def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     fleet.wait(worker, "idle")
     assert not (fleet.worktree(worker) / "half").exists()
     ref = fleet.events("worker_reset")[-1]["ref"]
-    assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "x", "what it had done is kept"
+    assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "x", "its work is kept"
     uncharged(fleet)
     assert daemon.stop() == 0
 
 
 @pytest.mark.soak
 def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
-    """One fleet, one case after the other; each begins and ends with nobody in the way.
+    """One fleet, one case after another; each starts and ends with no user in the way.
 
-    Break, by case: let a draft keep work that is done from the branch; charge the task for a prompt that was not
-    typed; let it land without a self-review because a draft was there.
+    Break, by case: let a draft keep finished work from landing; charge the task for a prompt that was not
+    typed; let it land without a self-review because of a draft.
     """
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "2")
 
     def behind_a_draft(number: int, script: str, *lines: str, **metadata: Any) -> tuple[str, str]:
-        """Who began the task, and who completed it: a draft is typed while the first one is at it."""
+        """Who started the task, and who completed it: a draft is typed while the first worker has it."""
         once, go = fleet.marks / f"once-{number}", fleet.marks / f"go-{number}"
         first = f"touch {once}; {until(go)}"
         add(fleet, number, commit(number, f"if ! test -e {once}; then {first}; {script}"), *lines, **metadata)
@@ -212,19 +212,19 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
         (done,) = [row["worker"] for row in fleet.events("task_completed") if row["task_id"] == str(number)]
         return began, done
 
-    # Landing types nothing: what is done lands.
+    # Landing types nothing: finished work lands.
     began, done = behind_a_draft(1, "fi")
     assert (began == done, auto.landed(fleet)) == (True, [1])
     rub_out(fleet, began)
-    # A check that fails: the work cannot go back to who did it, so somebody else begins.
+    # A failed check: the work cannot go back to its worker, so another one starts.
     began, done = behind_a_draft(2, "else touch good; git add good; fi", llmc={"verify": "test -e good"})
-    assert (began == done, set(listed(fleet))) == (False, {began}), "a check that fails"
+    assert (began == done, set(listed(fleet))) == (False, {began}), "a failed check"
     rub_out(fleet, began)
     auto.wait_for(fleet, lambda: not waited_for(fleet))
-    # A self-review: somebody else does the task, with one of their own.
+    # A self-review: another worker does the task, with a self-review of its own.
     assert daemon.stop() == 0
     fleet.llmc("config", "set", "defaults.self_review.enabled", "true")
-    daemon = Daemon(fleet, "--concurrency", "2")  # one that runs reads its configuration at the next patrol
+    daemon = Daemon(fleet, "--concurrency", "2")  # a running one reads its configuration at the next patrol
     reviewed = fleet.marks / "reviewed"
     began, done = behind_a_draft(3, "fi", f"@on-review echo $PWD >> {reviewed}")
     assert (began == done, set(listed(fleet))) == (False, {began}), "a self-review"
@@ -237,7 +237,7 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 @pytest.mark.soak
 def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
-    """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
+    """The turn is interrupted; the draft stays. Break: end the session; or let a draft protect the turn."""
     set_up(fleet, **{"auto.task_timeout_secs": "5"})
     add(fleet, 1, f"@say begun\n@sh touch {fleet.marks}/begun; python3 -c 'import time; time.sleep(90)'")
     daemon = Daemon(fleet, "--concurrency", "1", "--no-canary")
@@ -246,7 +246,7 @@ def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
     wait_until(lambda: DRAFT in fleet.screen("auto-1"))
     failed = auto.wait_for(fleet, lambda: fleet.wake("auto-1") or fleet.events("task_failed"))
-    assert [row["reason"] for row in failed] == ["timed out after 5 s"], "a failure of its own still counts"
+    assert [row["reason"] for row in failed] == ["timed out after 5 s"], "its own failures still count"
     wait_until(lambda: fleet.client_status("auto-1") == "idle")
     assert (DRAFT in fleet.screen("auto-1"), pids(fleet)) == (True, before)
     auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-1"})
@@ -256,9 +256,9 @@ def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
 
 @pytest.mark.soak
 def test_when_an_item_is_off_the_list(scripted: Fleet) -> None:
-    """Break: leave the item out for a worker that is held, or keep it when the person has let go.
+    """Break: leave the item out for a held worker, or keep it after the user has let go.
 
-    Or leave it behind when its worker, or the daemon, goes.
+    Or keep it when its worker, or the daemon, is gone.
     """
     fleet = set_up(scripted)
     fleet.up("--auto", "--concurrency", "2")
@@ -284,7 +284,7 @@ def test_when_an_item_is_off_the_list(scripted: Fleet) -> None:
     auto.wait_completed(fleet, 2)
     assert not listed(fleet), "its worker was reset"
     type_in(fleet, "auto-2")
-    add(fleet, 3)  # without a task nobody looks whether a person is in its way
+    add(fleet, 3)  # without a task there is no check for a user in the way
     auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-2"})
     fleet.llmc("down")
     assert not listed(fleet), "the daemon is down"

@@ -1,4 +1,4 @@
-"""One task list for several roots, and for the agents themselves: every task has one winner, and no change is lost."""
+"""One task list for several roots and for agents: every task has one winner, and no change is lost."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def write_tasks(folder: Path, count: int) -> None:
 
 
 def claim_at_once(fleet: Fleet, folder: Path, first: Callable[[], object]) -> "list[subprocess.Popen[bytes]]":
-    """Two processes, each with a ledger of its own, that begin at the same moment, right after `first`."""
+    """Two processes, each with its own ledger, that start at the same moment, right after `first`."""
     claimers = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.support.claimers", str(folder)]
@@ -59,14 +59,14 @@ def check_claims(fleet: Fleet, folder: Path, claimers: "list[subprocess.Popen[by
     assert [claimer.wait(300) for claimer in claimers] == [0, 0]
     won = [json.loads((fleet.dir / f"won-{root}").read_text()) for root in ("a", "b")]
     assert sorted(won[0] + won[1], key=int) == [str(number) for number in range(1, count + 1)]
-    assert all(won), "both were at it"
+    assert all(won), "both took part"
     ledgers = [(fleet.dir / f"ledger-{root}").read_text().splitlines() for root in ("a", "b")]
     rows = [[json.loads(line) for line in ledger] for ledger in ledgers]
     for mine, ledger, ledger_name in zip(won, rows, ("ledger-a", "ledger-b"), strict=True):
         lost = {row["claim"] for row in ledger if row["action"] == "released"}
         held = {row["task"]: row["claim"] for row in ledger if row["claim"] not in lost}
         assert set(held) == set(mine), "the ledger knows what was won"
-        # The client writes back the metadata it read before: a daemon's next look puts the claim back.
+        # The client writes back the metadata it read before: the daemon restores the claim at its next check.
         TaskQueue(ClaudeTasks(TaskFiles(folder), TaskLedger(fleet.dir / ledger_name))).check()
         for task, claim in held.items():
             file = json.loads((folder / f"{task}.json").read_text())
@@ -74,7 +74,7 @@ def check_claims(fleet: Fleet, folder: Path, claimers: "list[subprocess.Popen[by
 
 
 def share(fleet: Fleet, count: int) -> None:
-    """The agent makes and changes tasks of the list while two processes claim all of it."""
+    """The agent creates and changes tasks of the list while two processes claim all of it."""
     fleet.set_up("adam", config={"auto.task_list_id": "plan", "auto.worker_tasks": "accept"})
     fleet.llmc("config", "set", "defaults.env.CLAUDE_CODE_ENABLE_TODO_TOOLS", "1")
     folder = fleet.client_config / "tasks/plan"
@@ -95,7 +95,7 @@ def share(fleet: Fleet, count: int) -> None:
     subjects = [json.loads((folder / f"{task}.json").read_text())["subject"] for task in sorted(made)]
     assert subjects == [f"By the agent {number}" for number in range(4)]
     won = [json.loads((fleet.dir / f"won-{root}").read_text()) for root in ("a", "b")]
-    for index, root in enumerate(("a", "b")):  # what the agent made may have been claimed, too
+    for index, root in enumerate(("a", "b")):  # tasks created by the agent may have been claimed, too
         (fleet.dir / f"won-{root}").write_text(json.dumps([task for task in won[index] if task not in made]))
         ledger = fleet.dir / f"ledger-{root}"
         rows = [line for line in ledger.read_text().splitlines() if json.loads(line)["task"] not in made]
@@ -121,13 +121,13 @@ def test_a_thousand_claims_while_the_agent_changes_the_list(fleet: Fleet) -> Non
 @pytest.mark.soak
 @pytest.mark.parametrize("count", [6, 12])
 def test_two_daemons_on_one_list(scripted: Fleet, count: int) -> None:
-    """Break: claim without the claim's id, so that auto-1 of one root takes the other's for its own."""
+    """Break: claim without the claim's id: auto-1 of one root would take the other's claim as its own."""
     other = Fleet("scripted")
     try:
         other.settings = scripted.settings
         for root in (scripted, other):
             root.set_up(config={**auto_config(scripted), "defaults.patrol_interval_secs": "5"})
-        gate = scripted.marks / "gate"  # or the first root could be done before the second one has begun
+        gate = scripted.marks / "gate"  # or the first root could finish before the second one has started
         for number in range(1, count + 1):
             work = f"@sh {until(gate)}; echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
             scripted.llmc("tasks", "add", f"Do {number}", "--description", work)

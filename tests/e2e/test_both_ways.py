@@ -1,4 +1,4 @@
-"""What a person does with an agent is the same whether it is contained or not: keys, ends, resuming, large files."""
+"""Using an agent is the same whether it is contained or not: keys, exits, resuming, large files."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ BOTH_WAYS = pytest.mark.parametrize("sandbox", ["off", "on"])
 
 
 def ready(fleet: Fleet, sandbox: str) -> int:
-    """Start adam; the pid of its agent."""
+    """Start adam; returns the pid of its agent."""
     fleet.set_up("adam", config={"defaults.sandbox": sandbox, "defaults.patrol_interval_secs": "600"})
     fleet.up()
     assert fleet.record("adam")["contained"] is (sandbox == "on")
@@ -43,7 +43,7 @@ def works(fleet: Fleet, word: str) -> None:
 @BOTH_WAYS
 @BOTH_AGENTS
 def test_ctrl_z_stops_nobody(fleet: Fleet, sandbox: str) -> None:
-    """A client stops itself, and tmux continues it. The real one does not draw its box again, and llmc says so."""
+    """A client stops itself, and tmux continues it. The real one does not redraw its box; llmc says so."""
     agent = ready(fleet, sandbox)
     press(fleet, "C-z")
     work = f"@sh echo x > x; git add x; {COMMIT} 'X'"
@@ -97,7 +97,7 @@ def test_a_stopped_agent_goes_on_with_its_conversation(fleet: Fleet, sandbox: st
 
 @BOTH_AGENTS
 def test_a_daemon_that_started_under_a_turn_sees_its_end_as_fast(fleet: Fleet) -> None:
-    """Break: mount the socket and not its directory in sessions/containing.py: only the next patrol would see it."""
+    """Break: mount only the socket, not its directory, in sessions/containing.py: only patrol notices."""
     took = {}
     for sandbox in ("off", "on"):
         if sandbox == "off":
@@ -124,7 +124,7 @@ def test_a_daemon_that_started_under_a_turn_sees_its_end_as_fast(fleet: Fleet) -
 @BOTH_WAYS
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_large_files_are_read_and_landed(scripted: Fleet, sandbox: str) -> None:
-    """Break: no own_large_files.take in repo/own_repos.py: what a contained agent committed is only in its own repository."""
+    """Break: no own_large_files.take in repo/own_repos.py: the files stay in the agent's own repository."""
     scripted.git("lfs", "install", "--local")
     scripted.git("lfs", "track", "*.bin")
     (scripted.source / "a.bin").write_text("large\n")
@@ -142,7 +142,7 @@ def test_large_files_are_read_and_landed(scripted: Fleet, sandbox: str) -> None:
 
 
 def test_a_contained_worker_whose_repository_is_lost_gets_another(scripted: Fleet) -> None:
-    """Break: no `own_repo` in `quieten` of workers/reset.py: the agent goes on, with the mounts of the one that is gone."""
+    """Break: no `own_repo` in `quieten` of workers/reset.py: the agent keeps the mounts of the lost one."""
     ready(scripted, "on")
     lost = (scripted.root / ".llmc/repos/adam").rename(scripted.dir / "lost")
     shutil.rmtree(lost)

@@ -1,4 +1,4 @@
-"""Who runs a command: agents are known by their processes, whatever their variables say; people are not taken for them."""
+"""Who runs a command: agents and users are told apart by their processes, whatever their variables say."""
 
 import json
 import shlex
@@ -27,7 +27,7 @@ while os.getppid() == parent: time.sleep(0.01)
 os.execve(sys.argv[1], sys.argv[1:], {})
 """
 
-#: how an agent tries to look like a person; {run} is a script that runs the command and writes down its exit code
+#: how an agent tries to look like a user; {run} is a script that runs the command and records its exit code
 DISGUISES = {
     "as it is": "{run}",
     "cleared": "LLMC_WORKER= LLMC_INSTANCE= {run}",
@@ -46,7 +46,7 @@ DISGUISES = {
 
 
 class Agent:
-    """A worker whose agent runs what a test says, and tells how each command ended."""
+    """A worker whose agent runs what the test says, and reports how each command ended."""
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self.fleet, self.name = fleet, name
@@ -54,7 +54,7 @@ class Agent:
         self.dir.mkdir()
 
     def script(self, label: str, *args: str) -> Path:
-        """A program that runs an llmc command and leaves its exit code and what it said."""
+        """A program that runs an llmc command and saves its exit code and output."""
         at = self.dir / label.replace(" ", "-")
         argv = [sys.executable, "-m", "llmc", "--root", str(self.fleet.root), *args]
         at.write_text(
@@ -70,7 +70,7 @@ class Agent:
         return int(code.read_text()), Path(f"{at}.out").read_text()
 
     def does(self, *lines: str, timeout: float = 60) -> None:
-        """Its agent runs these lines as one tool call each."""
+        """Have the agent run these lines as one tool call each."""
         self.fleet.llmc(
             "start", "--worker", self.name, "--prompt", "\n".join(f"@sh {line}" for line in lines)
         )
@@ -88,7 +88,7 @@ def instance(fleet: Fleet, name: str) -> str:
 
 
 def disguised(agent: Agent, how: str, *args: str) -> tuple[str, Path]:
-    """The line that an agent would run, and where the outcome is."""
+    """The line that an agent would run, and where its outcome goes."""
     run = agent.script(how, *args)
     line = DISGUISES[how].format(
         run=run,
@@ -104,8 +104,9 @@ def disguised(agent: Agent, how: str, *args: str) -> tuple[str, Path]:
 
 
 def test_no_disguise_makes_an_agent_a_person(scripted: Fleet) -> None:
-    """Break: environ alone in callers.mark; the innermost mark instead of the outermost; no subreaper in launch.py;
-    no `is_job` in sessions/caller.py."""
+    """Break: use environ alone in callers.mark; the innermost mark instead of the outermost; no subreaper in
+    launch.py; no `is_job` in sessions/caller.py.
+    """
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     waiting_work(scripted)
@@ -123,7 +124,7 @@ def test_no_disguise_makes_an_agent_a_person(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "needs_review"
 
 
-#: what the real client's way to start its tools could make a difference to
+#: cases that may depend on how the real client starts its tools
 OF_TOOLS = ("no variables", "in the background", "left by its parent")
 
 
@@ -141,7 +142,7 @@ def test_on_both_agents(fleet: Fleet) -> None:
     assert not fleet.status("adam")["held"]
 
 
-#: runs command lines in forks of one process, as tests/support/zygote.py does: to import llmc each time takes long
+#: runs command lines in forks of one process, like tests/support/zygote.py: importing llmc each time is slow
 EVERY = """
 import json, os, sys
 from llmc.__main__ import main
@@ -190,10 +191,10 @@ def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
     refused += [
         ["events"],
         ["wait", "adam", "--status", "idle,working"],
-    ]  # not by click where nobody is an agent
+    ]  # not refused by click where no caller is an agent
     out, script = adam.dir / "found.json", adam.dir / "every.py"
     script.write_text(EVERY.format(root=str(scripted.root), lines=json.dumps(refused), out=str(out)))
-    # What is only for agents works without variables, too.
+    # Commands for agents only work without variables, too.
     granted = [
         ["status"],
         ["status", "--json"],
@@ -218,7 +219,7 @@ def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
 
 @pytest.mark.skipif(hook_client.PORTABLE, reason="without /proc the sender believes its variables")
 def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> None:
-    """A forged Stop would end adam's turn. Break: LLMC_INSTANCE of our own variables in hook_client.main.
+    """A forged Stop would end adam's turn. Break: use our own LLMC_INSTANCE in hook_client.main.
 
     Or refuse every `llmc hook`.
     """
@@ -252,7 +253,7 @@ def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> 
 
 
 def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
-    """Break: Kind.OVERSEER for a mark of that name, without looking at its pane."""
+    """Break: return Kind.OVERSEER for a mark of that name, without checking its pane."""
     scripted.set_up("adam")
     told = scripted.llmc("reset", "adam", code=3, LLMC_WORKER="overseer").err
     assert "is not running in that agent's pane" in told
@@ -261,8 +262,9 @@ def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_window_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> None:
-    """Break: take every process below llmc's tmux server for an agent's; LLMC_WORKER in the console's variables;
-    refuse below an llmc command."""
+    """Break: treat every process below llmc's tmux server as an agent's; set LLMC_WORKER in the console's
+    variables; refuse below an llmc command.
+    """
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     person = Agent(scripted, "adam")
@@ -285,7 +287,7 @@ def test_a_window_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> Non
 
 
 def test_code_of_the_repository_is_no_person(scripted: Fleet) -> None:
-    """What a worker landed in its own check runs when that is validated. Break: LLMC_INSTANCE only in callers.mark."""
+    """A worker's own check runs when it is validated. Break: use only LLMC_INSTANCE in callers.mark."""
     scripted.set_up("adam", "baker", config={"repo.validate": "sh check.sh"})
     scripted.up("--no-patrol")
     baker = Agent(scripted, "baker")

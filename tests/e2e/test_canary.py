@@ -1,4 +1,4 @@
-"""The canary: a client that is new to a root is tried in a scratch session before auto mode trusts it."""
+"""The canary: a client that is new to a root is tested in a scratch session before auto mode trusts it."""
 
 import json
 import os
@@ -33,7 +33,9 @@ def verdict(fleet: Fleet) -> dict[str, Any]:
 
 
 def kinds_of(hooks: list[str]) -> list[str]:
-    """The client's own hooks, each once: a busy one is sent a second message. That the pane died tmux says, in its own time."""
+    """The client's own hooks, each once: a busy client gets a second message.
+    tmux reports the dead pane, in its own time.
+    """
     return [hook for hook in dict.fromkeys(hooks) if hook != "PaneDied"]
 
 
@@ -47,7 +49,7 @@ def sessions_of(folder: Path) -> str:
 
 
 def running(fleet: Fleet) -> Path | None:
-    """The folder of a try that is at work."""
+    """The directory of a canary that is running."""
     found = (fleet.root / ".llmc/canary").glob("*")
     return next((path for path in found if "canary" in sessions_of(path)), None)
 
@@ -62,11 +64,11 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_client_that_works_passes(fleet: Fleet) -> None:
-    """Both agents. Break: launch it where the root's trust does not count; send no /exit; leave the session behind."""
+    """Break: launch it where the root's trust does not apply; send no /exit; leave the session behind."""
     set_up(fleet)
     done = up(fleet, "--canary")
     said = [line for line in done.err.splitlines() if line.startswith("canary: ")]
-    assert "has not been tested in this root" in said[0], "it says why, and goes on saying how far it is"
+    assert "has not been tested in this root" in said[0], "it says why, and keeps reporting progress"
     assert "canary: submit: passed" in said
     found = verdict(fleet)
     assert found["passed"], found
@@ -80,17 +82,17 @@ def test_a_client_that_works_passes(fleet: Fleet) -> None:
 
 @pytest.mark.soak
 def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> None:
-    """Break: forget what was tried; take a failed try for a good one; hold a manual `up` up; ignore --no-canary."""
+    """Break: forget what was tested; treat a failure as a pass; delay a manual `up`; ignore --no-canary."""
     fleet = scripted
     client = OddClient(fleet, "slow:Stop")
     set_up(fleet, **{"notify.webhook": hook.url, **TOLD_OF_ALL})
     assert "requires --auto" in fleet.llmc("up", "--no-canary", code=2).err
     first = up(fleet)
-    assert "canary: queue: passed" in first.err, "a busy agent was sent a message, and its transcript told"
+    assert "canary: queue: passed" in first.err, "the message to a busy agent is in its transcript"
     assert set(verdict(fleet)["probes"].values()) == {"passed"}
     fleet.llmc("down")
     client.is_broken("exit")
-    assert "canary" not in up(fleet).err, "nothing has changed, so nothing is tried"
+    assert "canary" not in up(fleet).err, "nothing has changed, so nothing is tested"
     fleet.llmc("down")
 
     client.has_version("3.0.1 (odd)")
@@ -101,14 +103,14 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     assert refused.json["canary"]["probes"]["exit"] == "failed"
     assert kinds_of(refused.json["canary"]["hooks"]) == HOOKS
     assert f"hooks received: {HOOKS[0]}, {HOOKS[1]}" in refused.err
-    assert "  | ❯" in refused.err, "the end of the screen is there as evidence"
+    assert "  | ❯" in refused.err, "the end of the screen is shown as evidence"
     assert not (fleet.root / ".llmc/daemon.json").exists()
-    assert sessions_of(*scratch(fleet)) == "", "what is kept is its folder, not its session"
+    assert sessions_of(*scratch(fleet)) == "", "its directory is kept, not its session"
 
     view = fleet.llmc("doctor", "--json", code=1).json
     assert [row["kind"] for row in view["findings"]] == ["canary"]
     assert "code 3" in view["findings"][0]["text"]
-    assert "the last test of" in up(fleet, code=3).err, "a failure is tried again"
+    assert "the last test of" in up(fleet, code=3).err, "a failure is tested again"
     assert "canary" not in fleet.llmc("up", "--detach").err
     fleet.llmc("down")
     assert "canary" not in up(fleet, "--no-canary").err
@@ -141,7 +143,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 def test_a_client_that_llmc_cannot_drive_is_refused(
     scripted: Fleet, broken: str, probe: str, words: str
 ) -> None:
-    """Break: pass the probe without a look, or go on with auto mode after a failure."""
+    """Break: pass the probe without a check, or continue with auto mode after a failure."""
     OddClient(scripted, broken)
     set_up(scripted, **({"defaults.ready_timeout_s": "3"} if probe == "ready" else {}))
     assert words in up(scripted, code=3).err
@@ -154,7 +156,7 @@ def test_a_client_that_llmc_cannot_drive_is_refused(
 
 @pytest.mark.soak
 def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
-    """Break: refuse a client for what llmc can do without, or keep quiet about it."""
+    """Break: refuse a client for a missing feature that llmc does not need, or do not report it."""
     OddClient(scripted, "status", "hook:UserPromptSubmit")
     set_up(scripted)
     said = up(scripted).err
@@ -167,7 +169,7 @@ def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:
-    """Break: let SIGTERM end the process at once; find no session that a killed try left."""
+    """Break: let SIGTERM end the process immediately; do not find the session of a killed test."""
     OddClient(scripted, "hook:SessionStart")
     set_up(scripted)
     for number in (signal.SIGTERM, signal.SIGKILL):

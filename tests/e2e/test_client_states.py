@@ -1,4 +1,4 @@
-"""What a person left on an agent's screen: typed into only where it is a plain, empty box; everything else is refused, and stays."""
+"""What the user left on an agent's screen: llmc types only into a plain, empty box; the rest is refused."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from tests.support.npm_client import Unavailable
 from tests.support.real_client import seed_config
 from tests.support.waiting import wait_until
 
-#: looks at a screen, one after another, that show the same
+#: consecutive screens that must be the same
 STABLE = 12
 
 
@@ -35,9 +35,9 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
         pytest.skip(str(error))
     fleet.set_up("adam")
     fleet.up()
-    # A first turn, so that there is a conversation, a history and something to rewind to.
+    # A first turn provides a conversation, a history and something to rewind to.
     fleet.llmc("message", "adam", "@say hello")
-    fleet.wait("adam", "idle")  # a client may call itself idle for a moment longer after the prompt arrived
+    fleet.wait("adam", "idle")  # after the prompt arrived, a client may report idle for a moment
     at_rest(fleet)
     yield fleet
     fleet.close()
@@ -53,12 +53,12 @@ def cursor(fleet: Fleet) -> tuple[int, ...]:
 
 
 def foot(fleet: Fleet) -> str:
-    """Everything from the box down; what is above it moves with the conversation."""
+    """Everything from the box down; what is above it scrolls with the conversation."""
     lines = fleet.screen("adam").rstrip().split("\n")
     rules = [at for at, line in enumerate(lines) if line.startswith("─" * 20)]
     if len(rules) < 2:
-        return "\n".join(line[:60] for line in lines[-4:-1])  # the last one is of hints
-    # Below the box a client shows hints that come and go; a search is there, too.
+        return "\n".join(line[:60] for line in lines[-4:-1])  # the last one shows hints
+    # Below the box, a client shows hints that come and go; a search appears there, too.
     below = [line[:20] for line in lines[rules[-1] + 1 :] if "search" in line[:20]]
     return "\n".join([*lines[rules[-2] : rules[-1] + 1], *below])
 
@@ -80,7 +80,7 @@ def is_ours(box: str) -> bool:
 
 
 def blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str = " ") -> None:
-    """Break: take a box with blanks for an empty one. The prompt then begins with them, and `  /clear` is a prompt."""
+    """Break: treat a box with blanks as empty: the prompt starts with them, and `  /clear` is a prompt."""
     at_rest(shared)
     before = cursor(shared)
     press(shared, "-l", blanks)
@@ -95,7 +95,7 @@ def blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str = " ") -> None
 
 
 def a_task_behind_blanks_begins_a_new_conversation(shared: Fleet) -> None:
-    """Break: type /clear behind blanks; 2.1.197 takes it for a prompt, and the task is refused after 15 s."""
+    """Break: type /clear after blanks; 2.1.197 takes it as a prompt, and the task is refused after 15 s."""
     shared.llmc("reset", "adam")
     at_rest(shared)
     press(shared, "-l", "   ")
@@ -107,7 +107,7 @@ def a_task_behind_blanks_begins_a_new_conversation(shared: Fleet) -> None:
 
 
 STATES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # how a person opens it, and leaves it again
+    # how a user opens it, and leaves it again
     "history search": (("C-r",), ("Escape",)),
     "a history search with words": (("C-r", "hello"), ("Escape",)),
     "shell mode": (("!",), ("BSpace",)),
@@ -118,9 +118,9 @@ STATES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a list of models": (("/model", "Enter"), ("Escape",)),
     "rewind": (("Escape Escape",), ("Escape",)),
 }
-#: these are in `make test`, the others in `make soak`
+#: these run in `make test`, the others in `make soak`
 SHORT = ("history search", "a list of models")
-#: what the scripted agent has of these
+#: those that the scripted agent supports
 SCRIPTED = (
     "history search",
     "a history search with words",
@@ -131,7 +131,7 @@ SCRIPTED = (
 
 
 def what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
-    """Break: paste wherever an empty box can be seen; the text becomes a word of the search, and the search is gone."""
+    """Break: paste wherever an empty box is visible; the text goes into the search, which is then gone."""
     opens, leaves = STATES[state]
     at_rest(shared)
     plain = foot(shared)
@@ -161,7 +161,7 @@ def what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
 
 
 def later(fleet: Fleet, ready: Callable[[], bool], *keys: tuple[str, ...]) -> threading.Thread:
-    """A person's keys, once something can be seen."""
+    """A user's keys, once something is visible."""
 
     def press_then() -> None:
         wait_until(ready)
@@ -174,9 +174,9 @@ def later(fleet: Fleet, ready: Callable[[], bool], *keys: tuple[str, ...]) -> th
 
 
 def enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
-    """The first Enter is lost, and meanwhile a person clears the box and writes in it.
+    """The first Enter is lost; then the user clears the box and types into it.
 
-    Break: press Enter again without a look at whose text is there; the person's half sentence is sent.
+    Break: press Enter again without checking whose text is there; the user's half sentence is sent.
     """
     at_rest(shared)
     words = "not yet finished"
@@ -191,7 +191,7 @@ def enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
     ).json
     thread.join()
     assert sent["outcome"] == "unconfirmed"
-    assert words in foot(shared), "a person's text was sent, or removed"
+    assert words in foot(shared), "the user's text was sent, or removed"
     assert not [text for text in shared.user_turns() if words in text]
     press(shared, "C-u")
     wait_until(lambda: words not in foot(shared))
@@ -199,7 +199,7 @@ def enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
 
 
 def enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
-    """The first Enter is lost, and then the agent asks something. Break: press Enter again; it picks the first answer."""
+    """The first Enter is lost, then the agent asks a question. Break: press Enter again; that answers it."""
     at_rest(shared)
     go = shared.dir / "ask"
     wait = f"while ! test -e {go}; do sleep 0.05; done"
@@ -225,7 +225,7 @@ def enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
 
 
 def test_what_a_person_left_on_the_screen(shared: Fleet) -> None:
-    """One after the other, on one agent: each begins and ends with a plain, empty box. Each says what breaks it."""
+    """One case after another, on one agent: each starts and ends with an empty box, and names its break."""
     blanks_in_the_box_are_nobodys_text(shared)
     for state in SHORT:
         what_is_open_is_refused_and_stays(shared, state)
@@ -255,7 +255,7 @@ def test_what_else_a_person_may_have_opened(shared: Fleet, state: str) -> None:
 def test_enter_is_not_repeated_into_a_dialog_that_is_not_drawn_yet(scripted: Fleet) -> None:
     """The screen still shows our text in the box, but the client says that a dialog is open.
 
-    Break: `_is_safe_to_press` looks at the screen alone.
+    Break: let `_is_safe_to_press` check only the screen.
     """
     fleet, frozen, go = scripted, scripted.dir / "frozen", scripted.dir / "go"
     late_screen.write(fleet.dir / "agent", frozen)
@@ -291,7 +291,7 @@ def test_enter_is_not_repeated_into_a_dialog_that_is_not_drawn_yet(scripted: Fle
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_start_that_met_a_dead_agent_keeps_no_task(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: forget the task only where the worker is still idle when the refusal is written down."""
+    """Break: clear the task only if the worker is still idle when the refusal is recorded."""
     fleet.set_up("adam")
     fleet.up()
     fleet.kill_daemon()
@@ -300,7 +300,7 @@ def test_a_start_that_met_a_dead_agent_keeps_no_task(fleet: Fleet, monkeypatch: 
 
     def deliver_too_late(project: Project, name: str) -> submit.Receipt:
         os.kill(process_of(project, name), signal.SIGKILL)
-        # tmux itself may need a look to notice.
+        # tmux itself may need another check to notice.
         wait_until(
             lambda: project.tmux.panes() and any("PaneDied" in str(e) for e in inbox.read(project.root, name))
         )

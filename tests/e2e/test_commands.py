@@ -1,4 +1,4 @@
-"""The commands as a person uses them, on the scripted agent where the agent does not matter."""
+"""The commands as users run them, on the scripted agent where the agent does not matter."""
 
 import json
 import os
@@ -20,7 +20,7 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Fleet]:
-    """A fleet with a daemon, shared by the tests that leave it as it was."""
+    """A fleet with a daemon, shared by tests that leave it unchanged."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
@@ -29,7 +29,7 @@ def running() -> Iterator[Fleet]:
 
 
 def test_a_held_worker_is_left_alone(running: Fleet) -> None:
-    """Break that fails it: leave `held` out of is_taken."""
+    """Break: leave `held` out of is_taken."""
     running.llmc("hold", "adam")
     assert running.status("adam")["held"]
     refused = running.llmc("message", "adam", "hello", "--json", code=3).json
@@ -44,7 +44,7 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
     wait_until(lambda: "forty-two" in running.screen("adam"))
     assert "forty-two" in running.llmc("peek", "adam").out
     assert len(running.llmc("peek", "adam", "-n", "3", "--json").json["lines"]) == 3
-    # Into a pipe it is as wide as a page, or as COLUMNS says; the screen of an agent that nobody watches is 500 wide.
+    # In a pipe it is as wide as a page, or as COLUMNS says; an unattached agent's screen is 500 wide.
     assert max(map(len, running.llmc("peek", "adam", "--json").json["lines"])) > 80
     for columns, most in (("", 80), ("60", 60)):
         shown = running.llmc("peek", "adam", COLUMNS=columns).out.splitlines()
@@ -52,7 +52,7 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
 
 
 def test_attach_needs_a_terminal(running: Fleet) -> None:
-    """Break: leave it to tmux, which says `open terminal failed: not a terminal` and no more."""
+    """Break: leave it to tmux, which says only `open terminal failed: not a terminal`."""
     said = running.llmc("attach", "adam", code=2)
     assert said.err == (
         "llmc: cannot attach to adam: there is no terminal. "
@@ -81,7 +81,7 @@ def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None
     running.wait("adam", "needs_review")
     running.llmc("accept")
     running.llmc("wait", "--all-idle", "--timeout", "10")
-    for limit in ("10", "10s"):  # by the hot way, and by click
+    for limit in ("10", "10s"):  # on the fast path, and through click
         both = running.llmc("wait", "adam", "baker", "adam", "--status", "idle", "--timeout", limit)
         assert both.out == "adam is idle\nbaker is idle\n"
 
@@ -140,7 +140,7 @@ def test_start_new_adds_a_worker_when_none_is_idle(scripted: Fleet) -> None:
 
 
 def test_files_are_private(running: Fleet) -> None:
-    """Break that fails it: create .llmc with the default mode."""
+    """Break: create .llmc with the default mode."""
     for folder in (running.root / ".llmc", running.root / "logs"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         loose = [
@@ -153,7 +153,7 @@ def test_files_are_private(running: Fleet) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """The scripted agent keeps its own files, as the client does, below its configuration directory."""
+    """Like the client, the scripted agent keeps its files below its configuration directory."""
     return "scripted" not in path.parts
 
 
@@ -194,7 +194,7 @@ def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -
 
 @pytest.mark.req("1-004", "1-061", "1-140", "2-030")
 def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None:
-    """No patrol runs: tmux's own pane-died hook tells. Break that fails it: leave out the pane-died hook."""
+    """No patrol runs: tmux's own pane-died hook reports it. Break: leave out the pane-died hook."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     scripted.llmc("start", "--prompt", "@say last words\n@sleep 0.5\n@crash 7")
@@ -211,7 +211,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_after_down_and_up_a_task_goes_on_with_its_conversation(fleet: Fleet) -> None:
-    """Break that fails it: launch without --resume."""
+    """Break: launch without --resume."""
     fleet.set_up("adam")
     fleet.up()
     fleet.llmc("start", "--prompt", "Remember: the word is xylophone.")
@@ -282,7 +282,7 @@ def test_every_command_has_help_with_an_example(running: Fleet) -> None:
 
 
 def test_demo_runs_and_cleans_up(scripted: Fleet) -> None:
-    """Break: a task of the plan that fails its check, or no conflict between the two that change one line."""
+    """Break: let a task fail its check, or have no conflict between the two that change one line."""
     out = scripted.llmc("demo", timeout=120, TMPDIR=str(scripted.dir)).out
     assert "conflicts in greeter.py" in out
     assert "9 tasks landed" in out
@@ -302,7 +302,7 @@ def test_demo_by_hand(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_demo_in_a_browser_has_a_change_to_review(scripted: Fleet) -> None:
-    """Also after every task of the plan has landed; Ctrl-C ends it and leaves nothing.
+    """Even after every task of the plan has landed; Ctrl-C ends it and leaves nothing.
 
     Break: give the worker a task of the plan: an auto worker lands it first.
     """

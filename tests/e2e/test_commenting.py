@@ -1,4 +1,4 @@
-"""Comments on lines: drafts are kept, sent as one request, and found again in the next round."""
+"""Comments on lines: drafts are saved, sent as one request, and found again in the next round."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def row(file: DiffFile, text: str) -> int:
 def test_two_comments_are_one_request_and_the_next_round_shows_what_changed(
     fleet: Fleet, project: Project
 ) -> None:
-    """Break: send each comment by itself; forget the drafts at a new start; compare with the old base."""
+    """Break: send each comment separately; forget the drafts at a restart; compare with the old base."""
     (file,) = commenting.page(project, "adam").files
     commenting.add(project, "adam", file, row(file, "    return 1"), "Make it 11, please")
     commenting.add(project, "adam", file, row(file, "    return 2"), "Why 2?")
@@ -96,13 +96,13 @@ def test_comments_belong_to_their_task(fleet: Fleet, project: Project) -> None:
     assert commenting.page(project, "adam").comments == ()
     commenting.add(project, "adam", None, None, "Of the new task")
     kept = (fleet.root / ".llmc/reviews/adam.json").read_text()
-    assert "Never sent" in kept  # what the user wrote is not lost
+    assert "Never sent" in kept  # the user's text is not lost
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_kill_while_comments_are_sent(fleet: Fleet, project: Project, when: str) -> None:
-    """Break: send what arrived again, or count what did not as sent."""
+    """Break: send a delivered comment again, or mark an undelivered one as sent."""
     (file,) = commenting.page(project, "adam").files
     commenting.add(project, "adam", file, row(file, "    return 1"), "Make it 11, please")
     killed = fleet.llmc("reject", "adam", "--comments", code=None, LLMC_FAULT=f"review.send:{when}:kill")

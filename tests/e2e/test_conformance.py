@@ -1,4 +1,4 @@
-"""One script on both agents: the scripted one must do what the real client does, not what the tests would like."""
+"""One script on both agents: the scripted agent must do what the real client does, not what tests want."""
 
 import json
 import os
@@ -21,9 +21,9 @@ from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config
 from tests.support.waiting import answer_dialog, wait_until
 
-#: rows llmc reads; the client writes others for itself
+#: rows that llmc reads; the client writes others for itself
 ROWS = ("user", "assistant", "queue-operation")
-#: keys of the client's own bookkeeping, which nothing here reads and the scripted agent does not write
+#: keys for the client's own bookkeeping: nothing here reads them, and the scripted agent does not write them
 INTERNAL = {
     *(
         "apiBlockIndex",
@@ -44,7 +44,7 @@ INTERNAL = {
     *("interruptedMessageId", "permissionDecision", "queueSkipAttachments", "sandboxed", "toolDenialKind"),
     *("turnOrigin", "turnPosition", "isMeta"),
 }
-#: what comes when it likes
+#: events that may come at any time
 UNTIMED = ("Notification",)
 
 
@@ -61,7 +61,7 @@ class Trace:
 
 
 def play(pane: Pane) -> Trace:
-    """The script; every step ends with a resting agent."""
+    """The script; every step ends with an idle agent."""
     trace = Trace()
     seen = 0
 
@@ -153,12 +153,12 @@ def play(pane: Pane) -> Trace:
         if row["type"] in ROWS and not _is_local(row):
             trace.rows.append(_row_label(row))
             trace.row_keys.setdefault(_row_label(row).partition(":")[0], set()).update(row)
-    trace.rows.sort()  # the files' names are random, so only what there is can be compared, not between files
+    trace.rows.sort()  # the files' names are random, so the order between files cannot be compared
     return trace
 
 
 def _label(hook: dict[str, Any]) -> str:
-    """The event with what tells its kinds apart."""
+    """The event with the field that tells its kinds apart."""
     kind = hook.get("source") or hook.get("reason") or hook.get("error") or hook.get("tool_name") or ""
     return f"{hook['hook_event_name']} {kind}".strip()
 
@@ -197,7 +197,7 @@ def _pane(root: Path, program: tuple[str, ...], api: LoopbackApi | None) -> Pane
 
 
 def _note_task_files(pane: Pane) -> None:
-    """Which task files there are when a task is announced, slowly, and when it has its name."""
+    """Which task files exist when a task is announced (slowly), and when it has its name."""
     settings = json.loads(pane.settings.read_text())
     look = 'sleep 0.3; ls "$CLAUDE_CONFIG_DIR/tasks/conformance" 2>/dev/null | grep json >"$HOOKS/{}"; true'
     for event, matcher, name in (("PreToolUse", "TaskCreate", "announced"), ("TaskCreated", "", "named")):
@@ -208,7 +208,7 @@ def _note_task_files(pane: Pane) -> None:
 
 @contextmanager
 def _watched_status(pane: Pane) -> Iterator[set[str]]:
-    """Every status the agent shows; the script keeps it in each for half a second at least."""
+    """Every status the agent shows; the script stays in each for at least half a second."""
     seen: set[str] = set()
     over = threading.Event()
 
@@ -228,7 +228,7 @@ def _watched_status(pane: Pane) -> Iterator[set[str]]:
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory, api: LoopbackApi) -> dict[str, Trace]:
-    """Both agents, played once; the workers of one run of pytest share it."""
+    """Both agents, recorded once; the workers of one pytest run share it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None:
         return record(tmp_path_factory, api)
@@ -258,7 +258,7 @@ pytestmark = pytest.mark.real_client
 
 @pytest.mark.soak
 def test_same_hooks_in_the_same_order(traces: dict[str, Trace]) -> None:
-    """Break that fails it: let the scripted agent fire Stop on Esc."""
+    """Break: let the scripted agent send Stop on Esc."""
     assert traces["scripted"].hooks == traces["real"].hooks
 
 
@@ -268,7 +268,7 @@ def test_same_payload_keys(traces: dict[str, Trace]) -> None:
 
 @pytest.mark.parametrize("agent", ["real", "scripted"])
 def test_a_task_is_announced_before_its_file_exists(traces: dict[str, Trace], agent: str) -> None:
-    """Break: run TaskCreate before its PreToolUse in the scripted agent. What a worker makes would be taken by others."""
+    """Break: run TaskCreate before its PreToolUse in the scripted agent: others could take the new task."""
     assert traces[agent].values["task files"] == {"announced": "", "named": "1.json\n"}
 
 
@@ -281,7 +281,7 @@ def test_same_transcript_rows(traces: dict[str, Trace]) -> None:
 
 
 def test_same_row_keys(traces: dict[str, Trace]) -> None:
-    """Nothing invented, and nothing missing but what the client keeps for itself; a new key shows up here."""
+    """Nothing invented, and nothing missing except the client's internals; a new key shows up here."""
     for label, keys in traces["real"].row_keys.items():
         assert traces["scripted"].row_keys[label] <= keys, label
         assert keys - traces["scripted"].row_keys[label] <= INTERNAL, label

@@ -1,4 +1,4 @@
-"""A contained agent works as any other: tasks, hooks, keys, ends."""
+"""A contained agent works like any other: tasks, hooks, keys, exits."""
 
 import os
 import pty
@@ -26,14 +26,14 @@ LLMC_S_OWN = ["roots.json", "roots.json.lock"]
 
 
 def held_by(fleet: Fleet, worker: str = "adam") -> tuple[int, int]:
-    """The pid of the pane, and that of the agent which it holds."""
+    """The pid of the pane, and of the agent inside it."""
     pane = int(fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}").strip())
     agent, _, _ = (fleet.root / f".llmc/home/{worker}.pid").read_text().split()
     return pane, int(agent)
 
 
 def test_a_task_becomes_one_commit_and_the_next_one_too(fleet: Fleet) -> None:
-    """On both agents. Break: leave `.claude.json` out of agents/claude/home.py: the client stops at its dialogs."""
+    """On both agents. Break: no `.claude.json` in agents/claude/home.py: the client stops at its dialogs."""
     fleet.set_up("adam", config=CONTAINED)
     fleet.up()
     assert fleet.record("adam")["contained"]
@@ -49,7 +49,7 @@ def test_a_task_becomes_one_commit_and_the_next_one_too(fleet: Fleet) -> None:
     fleet.llmc("accept", "adam")
     assert fleet.log() == ["Number 2", "Add new.txt", "First commit"]
     assert fleet.client_status("adam") == "idle"
-    # Its conversations are in its own home, and nothing of it is in the user's.
+    # Its conversations are in its own home, and nothing of them is in the user's.
     record = fleet.record("adam")
     home = fleet.root / ".llmc/home/adam"
     assert record["config_dir"] == str(home)
@@ -67,7 +67,7 @@ def held_by_file(home: Path) -> int:
 
 @pytest.mark.soak
 def test_the_end_of_a_turn_is_seen_at_once_also_by_a_daemon_that_started_under_it(scripted: Fleet) -> None:
-    """Break: mount the socket and not its directory in sessions/containing.py: the next patrol sees it, a minute later."""
+    """Break: mount the socket without its directory in sessions/containing.py: only patrol sees it."""
     scripted.set_up("adam", config={**CONTAINED, "defaults.patrol_interval_secs": "600"})
     scripted.up()
     scripted.llmc("start", "--prompt", f"@sh sleep 4; echo x > x; git add x; {COMMIT} 'X'")
@@ -81,7 +81,7 @@ def test_the_end_of_a_turn_is_seen_at_once_also_by_a_daemon_that_started_under_i
 
 
 def test_init_finds_the_tools_of_the_repository(scripted: Fleet) -> None:
-    """And names them where the user sees them. Break: no `settle_presets` in cli/setting_up.py."""
+    """And shows them to the user. Break: no `settle_presets` in cli/setting_up.py."""
     scripted.plant({"pyproject.toml": "", "package.json": "{}"})
     (scripted.home / ".npmrc").write_text("registry=https://user:secret@npm.example/\n")
     said = scripted.llmc("init", "--target", str(scripted.root)).out
@@ -134,7 +134,7 @@ def test_a_killed_agent_is_a_crash_with_its_signal(scripted: Fleet, number: sign
 
 
 def test_one_that_cannot_be_contained_does_not_start(scripted: Fleet) -> None:
-    """Without bubblewrap: `on` refuses, `auto` goes on and says so."""
+    """Without bubblewrap, `on` refuses; `auto` continues and says so."""
     scripted.set_up("adam", config=CONTAINED)
     programs = scripted.dir / "bin"
     programs.mkdir()
@@ -185,7 +185,7 @@ def test_workers_move_to_a_repository_of_their_own_and_back(scripted: Fleet) -> 
         assert own.is_dir() is (setting == "on")
         assert seen(scripted, worktree) == before
         scripted.llmc("down")
-    # A reset moves a worker whose agent runs.
+    # A reset moves a worker whose agent is running.
     scripted.configure({"defaults.sandbox": "off"})
     scripted.up()
     scripted.configure({"defaults.sandbox": "on"})
@@ -198,7 +198,7 @@ def test_workers_move_to_a_repository_of_their_own_and_back(scripted: Fleet) -> 
 
 
 def seen(fleet: Fleet, worktree: Path) -> tuple[str, str, str]:
-    """What git says of a worktree: its branch and files, its commits, and what is staged."""
+    """What git reports about a worktree: branch, files, commits, and staged changes."""
     return (
         fleet.git("status", "--porcelain=v2", "--branch", cwd=worktree),
         fleet.git("log", "--format=%s", cwd=worktree),
@@ -207,7 +207,7 @@ def seen(fleet: Fleet, worktree: Path) -> tuple[str, str, str]:
 
 
 def test_a_conflict_is_resolved_inside(contained: Fleet) -> None:
-    """The rebase that llmc began goes on in the same repository."""
+    """The rebase that llmc started continues in the same repository."""
     resolve = "printf 'both\\n' > a.txt; git add a.txt; git -c core.editor=true -c user.name=W -c user.email=w@x rebase --continue"
     contained.llmc(
         "start",
@@ -234,7 +234,7 @@ def test_a_conflict_is_resolved_inside(contained: Fleet) -> None:
     ],
 )
 def test_killed_while_it_moves(scripted: Fleet, setting: str, fault: str) -> None:
-    """The next `up` finishes it, and all work is there."""
+    """The next `up` finishes the move, and no work is lost."""
     first = "off" if setting == "on" else "on"
     scripted.set_up("adam", config={"defaults.sandbox": first})
     scripted.up()
@@ -254,7 +254,7 @@ def test_killed_while_it_moves(scripted: Fleet, setting: str, fault: str) -> Non
 
 @pytest.mark.soak
 def test_a_lost_state_is_rebuilt(scripted: Fleet) -> None:
-    """Break: start the holder without the marks of its launch: its agent would be nobody's."""
+    """Break: start the holder without the marks of its launch: its agent would belong to no worker."""
     scripted.set_up("adam", config=CONTAINED)
     scripted.up()
     scripted.llmc("start", "--prompt", f"@sh echo 1 > one; git add one; {COMMIT} 'One'")
@@ -283,7 +283,7 @@ def test_a_person_attaches_and_types(scripted: Fleet) -> None:
 
 @contextmanager
 def attached(fleet: Fleet) -> Iterator[Callable[[bytes], object]]:
-    """A terminal with `llmc attach adam`; what is called with keys types them."""
+    """A terminal with `llmc attach adam`; call the result with keys to type them."""
     pid, master = pty.fork()
     if pid == 0:
         os.execvpe(
@@ -315,7 +315,7 @@ HIDES = "(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x > hidden.txt; sl
 
 
 def in_the_box(fleet: Fleet, worker: str) -> list[Process]:
-    """Every process beside and below a worker's agent: all have bubblewrap's process 1 as an ancestor."""
+    """Every process beside and below a worker's agent: all descend from bubblewrap's process 1."""
     _, agent = held_by(fleet, worker)
     first = ancestors(agent)[0]
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]

@@ -1,4 +1,4 @@
-"""Real projects, contained: the agent and the checks run their package managers and tests, with nothing configured for it.
+"""Real projects, contained: the agent and the checks run package managers and tests without configuration.
 
 Packages come from files on this machine, through the real pip and the real npm.
 """
@@ -34,7 +34,7 @@ def lands(fleet: Fleet, name: str, text: str, *, tests: str) -> None:
 
 
 def test_a_pip_project(fleet: Fleet) -> None:
-    """Break: no settings of the user's in `_of_tools` (repo/containment.py): pip finds none of the packages."""
+    """Break: leave the user's settings out of `_of_tools` (repo/containment.py): pip finds no packages."""
     wheels = fleet.dir / "wheels"
     for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
         wheel_of(name, wheels)
@@ -77,7 +77,7 @@ def said(fleet: Fleet) -> str:
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 def test_an_npm_project(fleet: Fleet) -> None:
-    """Break: no caches in `_of_tools` (repo/containment.py): npm cannot write its logs and its cache."""
+    """Break: leave the caches out of `_of_tools` (repo/containment.py): npm cannot write logs and cache."""
     vendor = fleet.source / "vendor"
     node_package("greeter", {"index.js": "exports.greet = (name) => `hello ${name}`;\n"}, vendor)
     package = {

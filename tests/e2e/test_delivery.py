@@ -1,4 +1,4 @@
-"""Submit with receipts, on both agents: what arrives is exact, and what is said about it is true."""
+"""Submit with receipts, on both agents: the text arrives exactly, and its receipt is true."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ def in_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def process_of(project: Project, worker: str) -> int:
-    """The agent's process: one for the whole test, since another one's status file would not be found."""
+    """The agent's process: one for the whole test, because another one's status file would not be found."""
     pane = project.pane(project.store.worker(worker))
     assert isinstance(pane, Pane)
     return pane.pid
@@ -35,7 +35,7 @@ def send(project: Project, text: str) -> Receipt:
         return submit(project, "adam", "message", text)
 
 
-@pytest.mark.timeout(600)  # 200 real turns take two minutes on a quiet machine
+@pytest.mark.timeout(600)  # 200 real turns take two minutes on an idle machine
 @pytest.mark.req("1-055", "1-058")
 @pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 @pytest.mark.soak
@@ -43,7 +43,7 @@ def send(project: Project, text: str) -> Receipt:
 def test_awkward_prompts_arrive_exactly_and_once(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """Break that fails it: paste without -p (bracketed), or leave out the final newline of `typed`."""
+    """Break: paste without -p (bracketed), or leave out the final newline of `typed`."""
     fleet.set_up("adam")
     fleet.up()
     project = in_process(fleet, monkeypatch)
@@ -55,7 +55,7 @@ def test_awkward_prompts_arrive_exactly_and_once(
     expected = {}
     outcomes: Counter[Outcome] = Counter()
     for index, text in enumerate(awkward(count, seed=7)):
-        if index % 4:  # every fourth goes out while the agent may still be busy with the one before
+        if index % 4:  # every fourth is sent while the agent may still be busy with the previous one
             wait_until(is_idle)
         receipt = send(project, text)
         outcomes[receipt.outcome] += 1

@@ -1,4 +1,4 @@
-"""Delivery under faults, on both agents: never acknowledged when it was not, never executed twice."""
+"""Delivery under faults, on both agents: never falsely acknowledged, never executed twice."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
 
 
 def turns_with(fleet: Fleet, prompt_id: str) -> int:
-    """How often a prompt was taken: as a turn of its own, or folded into a running one."""
+    """How often a prompt was received: as its own turn, or folded into a running one."""
     taken = Counter(header_id(text) for text in fleet.user_turns())
     queued = Counter(
         header_id(row["content"])
@@ -63,7 +63,7 @@ def at_rest(fleet: Fleet) -> None:
 
 
 def a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
-    """Break that fails it: return after the first Enter without looking for proof."""
+    """Break: return after the first Enter without checking for proof."""
     at_rest(shared)
     sent = shared.llmc(
         "message", "adam", mark_prompt(shared, "swallowed"), "--json", LLMC_FAULT="submit.enter:before:fail:1"
@@ -76,7 +76,7 @@ def a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
 
 
 def an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int = 40) -> None:
-    """Break that fails it: skip _take_back; the text stays in the box and the next prompt is refused."""
+    """Break: skip _take_back; the text stays in the box and the next prompt is refused."""
     at_rest(shared)
     name = f"never{lines}"
     faults = ",".join(f"submit.enter:before:fail:{n}" for n in (1, 2, 3))
@@ -91,7 +91,7 @@ def an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines
 
 
 def an_open_dialog_is_never_answered(shared: Fleet) -> None:
-    """Break that fails it: do not look at `waiting` before pasting."""
+    """Break: do not check `waiting` before pasting."""
     at_rest(shared)
     shared.llmc("message", "adam", "@ask Which colour?\n@say asked")
     wait_until(lambda: shared.client_status("adam") == "waiting")
@@ -106,7 +106,7 @@ def an_open_dialog_is_never_answered(shared: Fleet) -> None:
 
 
 def a_persons_draft_is_left_alone(shared: Fleet) -> None:
-    """Break that fails it: skip the look at the composer."""
+    """Break: skip the check of the composer."""
     at_rest(shared)
     shared.tmux("send-keys", "-t", shared.session("adam"), "-l", "half a thought")
     wait_until(lambda: "half a thought" in shared.screen("adam"))
@@ -119,7 +119,7 @@ def a_persons_draft_is_left_alone(shared: Fleet) -> None:
             "start", "--worker", "adam", "--prompt", mark_prompt(shared, "draft"), "--json", code=3
         ).json
         assert task["outcome"] == "refused"
-        assert shared.status("adam")["prompt"] == "", "a task that was not typed is not its task"
+        assert shared.status("adam")["prompt"] == "", "a task that was not typed is not assigned"
     shared.tmux("send-keys", "-t", shared.session("adam"), "C-u")
     wait_until(lambda: "half a thought" not in shared.screen("adam").rstrip().splitlines()[-3])
     assert (
@@ -148,7 +148,7 @@ POINTS = ("submit.paste:after", "submit.enter:before", "submit.enter:after", "su
 def killed_while_typing_then_finished_by_the_daemon(shared: Fleet) -> None:
     """The sender dies between two keys; the daemon looks for proof, and types only what is missing.
 
-    Break that fails it: paste again without looking whether our text is in the box or in the transcript.
+    Break: paste again without checking whether our text is in the box or in the transcript.
     """
     for point in POINTS:
         finished_by_the_daemon(shared, point)
@@ -171,13 +171,13 @@ def finished_by_the_daemon(shared: Fleet, point: str) -> None:
 
 
 def delivery(fleet: Fleet) -> dict[str, Any]:
-    """What is known of the last prompt, without a process for each look."""
+    """What is known about the last prompt, without a process for each check."""
     return dict(json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["delivery"])
 
 
 @pytest.mark.req("1-056", "1-057", "1-060", "2-026")
 def test_faults_that_leave_the_agent_alive(shared: Fleet) -> None:
-    """One after the other, on one agent: each begins and ends with one that rests. Each says what breaks it."""
+    """One fault after another, on one agent: each starts and ends with an idle agent, and names its break."""
     a_swallowed_enter_is_pressed_again(shared)
     an_enter_that_never_works_is_unconfirmed_and_taken_back(shared)
     an_open_dialog_is_never_answered(shared)
@@ -193,7 +193,7 @@ def test_a_short_prompt_whose_enter_never_works(shared: Fleet) -> None:
 
 
 def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that rests, and has not drawn yet what it was given. Break: take our own text for a person's draft."""
+    """An idle agent that has not yet drawn the paste. Break: mistake our own text for the user's draft."""
     fleet, frozen = scripted, scripted.dir / "frozen"
     late_screen.write(fleet.dir / "agent", frozen)
     fleet.env |= {"LLMC_AGENT": str(fleet.dir / "agent"), "CLAUDE_CONFIG_DIR": str(fleet.config_dir)}
@@ -219,7 +219,7 @@ def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch:
         project = open_project(str(fleet.root))
         with project.worker_lock("adam"):
             assert submit.deliver(project, "adam").outcome.arrived
-    assert found == [_Trace.NONE], "it rested, and nothing was to be seen"
+    assert found == [_Trace.NONE], "it was idle, and nothing was visible"
     wait_until(lambda: marks(fleet, "late") == 1)
     assert turns_with(fleet, fleet.status("adam")["prompt_id"]) == 1
 
@@ -227,7 +227,7 @@ def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch:
 def test_a_client_that_is_busy_for_a_moment_after_its_stop(
     scripted: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: refuse a task because its client has not put its status right yet."""
+    """Break: refuse a task because the client has not updated its status yet."""
     scripted.set_up("adam")
     scripted.up()
     real, until = Typist._status, time.monotonic() + 1.0
@@ -241,7 +241,7 @@ def test_a_client_that_is_busy_for_a_moment_after_its_stop(
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
-    """Sender and daemon die one after the other; the next daemon finishes, once."""
+    """Sender and daemon die one after the other; the next daemon finishes the delivery, once."""
     fleet.set_up("adam")
     fleet.up()
     fleet.llmc("down")
@@ -271,7 +271,7 @@ def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
 @pytest.mark.req("2-028")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
-    """Break that fails it: drop the if-shell guard of paste; tmux 3.3a dies with every session."""
+    """Break: drop the if-shell guard of paste; tmux 3.3a dies with every session."""
     fleet.set_up("adam", "baker")
     fleet.up()
     pid = int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}"))
@@ -288,8 +288,9 @@ def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
 @pytest.mark.soak
 @pytest.mark.req("1-056", "1-057")
 def test_an_agent_that_reads_its_keys_late_has_the_prompt_once(scripted: Fleet) -> None:
-    """Break that fails it: say `unconfirmed` without a look at what the agent has done since, or take one that
-    waits for a processor for one that rests."""
+    """Break: report `unconfirmed` without checking what the agent has done since, or mistake an agent that
+    waits for a processor for an idle one.
+    """
     fleet, starved = scripted, scripted.dir / "starved"
     starved_agent.write(fleet.dir / "agent", starved)
     fleet.env["LLMC_AGENT"] = str(fleet.dir / "agent")
@@ -300,9 +301,9 @@ def test_an_agent_that_reads_its_keys_late_has_the_prompt_once(scripted: Fleet) 
     fleet.up()
     starved.touch()
     tries_s = SETTLE_S + PROOF_WAIT_S * ENTERS
-    # Whether it has something to do counts from the last Enter on: before that it need not burn a processor.
+    # Whether it is busy counts only from the last Enter on: before that it need not burn a processor.
     threading.Timer(tries_s - 1, starved.write_text, [starved_agent.AWAKE]).start()
-    # After the last Enter, and after the second in which an agent that could run would have rested.
+    # After the last Enter, and after the second in which a running agent would have gone idle.
     threading.Timer(tries_s + REST_S + 1, starved.unlink).start()
     sent = fleet.llmc("message", "adam", mark_prompt(fleet, "late"), "--json").json
     assert (starved.exists(), sent["outcome"]) == (False, "acknowledged")

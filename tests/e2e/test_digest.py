@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 def log(fleet: Fleet, *events: tuple[float, str, dict[str, Any]]) -> None:
-    """Events so many hours ago."""
+    """Events that happened the given number of hours ago."""
     store = Store(Root(fleet.root))
     now = time.time()
     for hours, action, fields in events:
@@ -87,15 +87,17 @@ def test_the_morning_after(scripted: Fleet) -> None:
 
 
 def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
-    """Looking twice shows the same again; a day later it goes on where that look ended, whatever was restarted since.
+    """A second digest shows the same; a day later it continues where that one ended,
+    whatever was restarted since.
 
-    Break: begin with the newest start of auto mode; let the second look of an hour be empty; or begin the hour anew with it.
+    Break: start at the latest start of auto mode; show an empty second digest within the hour;
+    or restart the hour with it.
     """
     scripted.set_up()
     night(scripted)
     looked = scripted.root / ".llmc/looked.json"
     scripted.llmc("digest", "--json")
-    assert not looked.exists(), "a script is no person"
+    assert not looked.exists(), "a script is not a user"
     first, second = scripted.llmc("digest").out, scripted.llmc("digest").out
     assert "1 accepted by hand" in first
     assert "1 accepted by hand" in second
@@ -106,22 +108,22 @@ def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
         scripted.llmc("digest")
         kept = json.loads(looked.read_text())
         assert abs(kept["since_unix"] - (now - begins_h * HOUR)) < 60
-        assert abs(kept["at_unix"] - (now - 0.9 * HOUR if age_h < 1 else now)) < 60, "who looks often gets on"
+        assert abs(kept["at_unix"] - (now - 0.9 * HOUR if age_h < 1 else now)) < 60, "frequent runs move on"
     now = time.time()
     looked.write_text(json.dumps({"at_unix": now - 7 * HOUR, "since_unix": now - 40 * HOUR}))
     found = scripted.llmc("digest", "--json").json
     assert abs(found["since_unix"] - (now - 7 * HOUR)) < 60
     assert [row["task_id"] for row in found["failed"]] == ["2"], "it failed six hours ago"
-    assert found["failed"][0]["spend"]["cost"] == 0.5, "what lies before the period belongs to the attempt"
+    assert found["failed"][0]["spend"]["cost"] == 0.5, "usage before the period belongs to the attempt"
     for damaged in ("{", json.dumps({"at_unix": now + 9e6, "since_unix": now})):
         looked.write_text(damaged)
         assert abs(scripted.llmc("digest", "--json").json["since_unix"] - (now - 24 * HOUR)) < 60
 
 
 def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) -> None:
-    """The last events are in the state only, a line is torn, then the state itself is broken.
+    """The last events are only in the state, a line is torn, then the state itself is broken.
 
-    Break: read the log alone; or let a broken state end the report.
+    Break: read only the log; or let a broken state end the report.
     """
     scripted.set_up()
     night(scripted)

@@ -1,4 +1,4 @@
-"""llmc doctor: breaks a real fleet in every way it knows, and sees it named, fixed, and nothing lost."""
+"""llmc doctor: break a real fleet in every known way; each problem is found and fixed, nothing is lost."""
 
 import json
 import os
@@ -25,7 +25,7 @@ LONG_AGO_S = 7200
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    """Two idle workers and a daemon; each test leaves it in good order."""
+    """Two idle workers and a daemon; each test leaves them working."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "zoe", config={"defaults.start_stagger_s": "0"})
     fleet.up("--no-patrol")
@@ -34,13 +34,13 @@ def shared() -> Iterator[Fleet]:
 
 
 def findings(fleet: Fleet, *args: str) -> list[tuple[str, str]]:
-    """Kind and worker of everything the doctor names."""
+    """Kind and worker of everything that doctor reports."""
     view = fleet.llmc("doctor", "--json", *args, code=None).json
     return [(row["kind"], row["worker"] or "") for row in view["findings"]]
 
 
 def change_state(fleet: Fleet, **workers: dict[str, object]) -> None:
-    """A state that is hard to reach; no daemon and no command runs meanwhile."""
+    """A state that is hard to reach; no daemon and no command runs in the meantime."""
     path = fleet.root / "state.json"
     state = json.loads(path.read_text())
     for name, fields in workers.items():
@@ -53,7 +53,7 @@ def record(fleet: Fleet, worker: str) -> dict[str, Any]:
 
 
 def everything(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every file below a root, git's own included: mode, time of change and content."""
+    """Every file below a root, including git's own: mode, modification time and content."""
     found = {}
     for path in sorted(root.rglob("*")):
         info = path.lstat()
@@ -78,7 +78,7 @@ def works(fleet: Fleet, worker: str) -> None:
 
 @pytest.mark.req("1-117")
 def test_in_good_order_it_only_looks(shared: Fleet) -> None:
-    """Break that fails it: write anything while looking, e.g. make the inbox or take a lock; or find something."""
+    """Break: write anything while checking, e.g. create the inbox or take a lock; or report a problem."""
     assert shared.wait("zoe", "idle")
     with shared.frozen_daemon():  # so that only doctor could write
         before = everything(shared.root)
@@ -94,7 +94,7 @@ def test_in_good_order_it_only_looks(shared: Fleet) -> None:
 
 
 def break_everything(fleet: Fleet) -> dict[str, str]:
-    """Each worker in its own trouble; what must not be lost -> its object."""
+    """Each worker with its own problem; maps what must not be lost to its object."""
     for worker, prompt in {
         "lost": "@say begun",
         "review": f"@sh echo r > r.txt; git add r.txt; {COMMIT} 'For review'",
@@ -132,7 +132,7 @@ def break_everything(fleet: Fleet) -> dict[str, str]:
 
 
 def leave_a_rebase(fleet: Fleet, worker: str) -> dict[str, str]:
-    """A rebase with a conflict that somebody began and left; the commit it was to move, and what was resolved."""
+    """An abandoned rebase with a conflict; the commit it was to move, and what was resolved."""
     tree = fleet.worktree(worker)
     (tree / "README.md").write_text("of the worker\n")
     fleet.git("commit", "-q", "-a", "-m", "README of the worker", cwd=tree)
@@ -202,7 +202,7 @@ BROKEN = {
 
 @pytest.mark.req("1-117", "1-118", "1-119", "1-120", "1-121", "1-122", "1-123", "1-124")
 def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> None:
-    """Break that fails it: leave any one repair out; abort the rebase, remove a branch or prune without a pin."""
+    """Break: leave any one repair out; abort the rebase, remove a branch or prune without a pin."""
     fleet = scripted
     workers = ("lost", "crashed", "error", "held", "review", "empty", "rebase", "gone", "broken", "dirty")
     fleet.set_up(*workers, config={"defaults.start_stagger_s": "0"})
@@ -226,7 +226,7 @@ def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> N
     assert lost(fleet, wanted) == []
     assert not is_alive(ghost)
     assert fleet.git("for-each-ref", "--format=%(refname)", "refs/heads/llmc/ghost", cwd=fleet.root) == ""
-    assert fleet.git("for-each-ref", "refs/heads/llmc/restored/mine", cwd=fleet.root), "that is a person's"
+    assert fleet.git("for-each-ref", "refs/heads/llmc/restored/mine", cwd=fleet.root), "that is the user's"
     assert {row["kind"] for row in fleet.events("repaired")} == {kind for kind, _ in BROKEN}
 
     # Each worker is where it belongs.
@@ -247,12 +247,12 @@ def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> N
     assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("rebase")) == wanted["rebase"]
     assert is_clean(fleet, "error")
     assert is_clean(fleet, "dirty")
-    for worker in ("gone", "broken"):  # from their branch, which is not on the newest base
+    for worker in ("gone", "broken"):  # from their branch, which is not on the latest base
         assert (
             fleet.git("status", "--porcelain", "--branch", cwd=fleet.worktree(worker)) == f"## llmc/{worker}"
         )
 
-    # And the held one, once it is given back.
+    # And the held one, once it is released.
     fleet.llmc("release", "held")
     assert fleet.answered(b"y\n", "doctor", "--repair") == 0
     assert fleet.llmc("doctor").out.splitlines()[-1] == "no problems"
@@ -286,7 +286,7 @@ def break_one(fleet: Fleet, kind: str) -> dict[str, str]:
     ],
 )
 def test_killed_at_any_step_the_next_repair_goes_on(scripted: Fleet, kind: str) -> None:
-    """Break that fails it: remove before the pin; what a killed repair had in hand would be gone."""
+    """Break: remove before pinning; what a killed repair was working on would be gone."""
     fleet = scripted
     fleet.set_up("adam")
     wanted = break_one(fleet, kind)
@@ -306,7 +306,7 @@ def test_killed_at_any_step_the_next_repair_goes_on(scripted: Fleet, kind: str) 
 
 @pytest.mark.req("1-117")
 def test_beside_a_running_daemon(shared: Fleet) -> None:
-    """Break that fails it: leave the agent in the directory that is gone; or repair a worker somebody works on."""
+    """Break: leave the agent in the deleted directory; or repair a worker that is in use."""
     shutil.rmtree(shared.worktree("adam"))
     (shared.worktree("zoe") / "dirt.txt").write_text("dirt\n")
     assert set(findings(shared)) == {("worktree_missing", "adam"), ("worktree_dirty", "zoe")}
@@ -328,7 +328,7 @@ def test_beside_a_running_daemon(shared: Fleet) -> None:
 
 @pytest.mark.req("1-117")
 def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
-    """Break that fails it: open the project, or ask git or tmux, without a way out."""
+    """Break: open the project, or call git or tmux, without handling failure."""
     copy = tmp_path / "copy"
     shutil.copytree(shared.root, copy, ignore=shutil.ignore_patterns("*.sock", "daemon.json"))
 
@@ -379,7 +379,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
 @pytest.mark.req("1-125")
 @pytest.mark.soak
 def test_both_agents_can_be_found_again(fleet: Fleet) -> None:
-    """Break that fails it: read the status file or the transcript in a way only one of the agents writes them."""
+    """Break: read the status file or the transcript in a format that only one of the agents writes."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     prompt = f"@sh echo r > r.txt; git add r.txt; {COMMIT} 'For review'"
@@ -405,7 +405,7 @@ def rebuilt(fleet: Fleet, *args: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.req("1-125")
 @pytest.mark.soak
 def test_a_new_state_from_what_is_there(scripted: Fleet) -> None:
-    """Break that fails it: take a worker's task for open after its accept; call a busy agent idle; lose the old file."""
+    """Break: treat an accepted task as open; report a busy agent as idle; lose the old file."""
     fleet = scripted
     workers = ("busy", "done", "dirty", "fresh", "offline", "review")
     fleet.set_up(*workers, config={"defaults.start_stagger_s": "0"})
@@ -427,13 +427,13 @@ def test_a_new_state_from_what_is_there(scripted: Fleet) -> None:
 
     fleet.kill_daemon()
     fleet.tmux("kill-session", "-t", fleet.session("offline"))
-    assert "--yes" in fleet.llmc("doctor", "--rebuild", code=2).err, "a valid state is not given up unasked"
+    assert "--yes" in fleet.llmc("doctor", "--rebuild", code=2).err, "a valid state is not replaced unasked"
     wait_until(lambda: fleet.client_status("busy") == "busy")
     state = fleet.root / "state.json"
     state.write_text('{"workers": {')
     assert "llmc doctor --rebuild" in fleet.llmc("status", code=1).err
     assert fleet.llmc("doctor", "--rebuild", code=KILLED, LLMC_FAULT="state.replace:before:kill").out == ""
-    assert state.read_text() == '{"workers": {', "killed before it is written, the old one is still there"
+    assert state.read_text() == '{"workers": {', "killed before the write, the old one is still there"
 
     made = rebuilt(fleet)
     assert {name: row["status"] for name, row in made.items()} == {
@@ -453,7 +453,7 @@ def test_a_new_state_from_what_is_there(scripted: Fleet) -> None:
         assert {key: record(fleet, worker)[key] for key in same} == {key: before[worker][key] for key in same}
     assert [path.read_text() for path in fleet.root.glob("state.json.*.broken")] == ['{"workers": {'] * 2
 
-    # It goes on from there: hooks are heard, work is accepted, the conversation is resumed.
+    # Work continues from there: hooks arrive, work is accepted, the conversation is resumed.
     gate.touch()
     fleet.wait("busy", "needs_review")
     fleet.llmc("accept", "review")
@@ -462,9 +462,9 @@ def test_a_new_state_from_what_is_there(scripted: Fleet) -> None:
     assert record(fleet, "offline")["claude_session_id"] == before["offline"]["claude_session_id"]
     assert fleet.events("state_rebuilt")[-1]["workers"] == sorted(workers)
     numbers = [event["seq"] for event in fleet.events()]
-    assert numbers == sorted(set(numbers)), "the log goes on where it was"
+    assert numbers == sorted(set(numbers)), "the log continues where it was"
 
-    # Again, of a person's own choice and with nothing running; a held worker stays held.
+    # Again, by the user's choice and with nothing running; a held worker stays held.
     fleet.llmc("hold", "fresh")
     fleet.llmc("down")
     assert {row["status"] for row in rebuilt(fleet, "--yes").values()} == {"offline"}

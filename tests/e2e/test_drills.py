@@ -1,4 +1,4 @@
-"""Every drill, as a person runs it: the failure is real, it is noticed in time, and nothing is lost."""
+"""Every drill, as users run it: the failure is real, it is noticed in time, and nothing is lost."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 #: the lines of docs/requirements/drills.md are in the order of the rows
 _IDS = {row: f"0-{201 + index}" for index, row in enumerate(dict.fromkeys(drill.row for drill in ROWS))}
-#: the one that shows in `make test` that drills work; the rest is for `make checklist` and `make drills`
+#: the one in `make test`, which shows that drills work; the rest run in `make checklist` and `make drills`
 _QUICK = ("agent-killed",)
 
 
@@ -29,7 +29,7 @@ def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:
 
 
 def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
-    env = {"TMPDIR": str(fleet.dir), zygote.COLD: "1"}  # a drill starts other programs than daemons
+    env = {"TMPDIR": str(fleet.dir), zygote.COLD: "1"}  # a drill does not only start daemons
     done = fleet.llmc("drill", name, "--sandbox", SANDBOX, *options, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     if report["skipped"]:
@@ -41,7 +41,7 @@ def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
     "name", [pytest.param(drill.name, marks=_marks(drill.name, drill.row)) for drill in ROWS]
 )
 def test_a_drill(scripted: Fleet, name: str) -> None:
-    """Break: whatever the drill is about; each was seen to fail when its part of llmc was taken out."""
+    """Break: whatever the drill is about; each was seen to fail without its part of llmc."""
     report = drill(scripted, name)
     assert report["outcome"] == "passed", json.dumps(report, indent=1)
     assert report["lost"] == []
@@ -51,12 +51,12 @@ def test_a_drill(scripted: Fleet, name: str) -> None:
 @pytest.mark.timeout(660)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_night_in_minutes(scripted: Fleet, seed: int) -> None:
-    """Break: anything that loses a task, lands one twice, or ends the supervisor for a fault that it can mend."""
+    """Break: anything that loses a task, lands one twice, or ends the supervisor for a fixable fault."""
     report = drill(scripted, "night", "--seed", str(seed), "--minutes", "4")
     assert report["outcome"] == "passed", json.dumps(report, indent=1)
 
 
-#: who makes each row good, by the document; and where the drill shows that llmc does it otherwise
+#: who fixes each row, according to the document; and the drills that show llmc fixing it by itself
 _BY_THE_DOCUMENT = {
     **dict.fromkeys(("3", "5", "9", "13", "24"), Kind.AUTO),
     "15a": Kind.AUTO_THEN_AI,
@@ -69,9 +69,9 @@ _BY_ITSELF = ("4", "7", "8", "18", "19")
 
 @pytest.mark.req("0-230")
 def test_there_is_one_for_each_row() -> None:
-    """Who makes it good is what the drill itself compares with what happened (`_kind_problems`).
+    """The drill itself compares who should fix it with what happened (`_kind_problems`).
 
-    Break: leave a row out, or change the `kind` of a drill; with or without `instead_of`.
+    Break: leave a row out, or change the `kind` of a drill, with or without `instead_of`.
     """
     kinds: dict[str, set[Kind]] = {}
     for one in ROWS:
@@ -88,7 +88,7 @@ def test_there_is_one_for_each_row() -> None:
 
 
 def test_the_command(scripted: Fleet) -> None:
-    """Break: run everything where nothing was asked for, call an unknown name a success, or start what cannot be contained."""
+    """Break: run everything when no drill is named, accept an unknown name, or start without containment."""
     listed = scripted.llmc("drill").out
     assert all(name in listed for name in DRILLS)
     assert "Run `llmc drill` to list the drills." in scripted.llmc("drill", "nonsense", code=4).err
@@ -102,7 +102,7 @@ def test_the_command(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_ctrl_c_leaves_nothing_running(scripted: Fleet) -> None:
-    """Break: wait for the drill, or end it without its fleet."""
+    """Break: wait for the drill, or end it but not its fleet."""
     env = {**scripted.env, "TMPDIR": str(scripted.dir)}
     argv = [sys.executable, "-m", "llmc", "drill", "agent-hangs", "--sandbox", SANDBOX]
     process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

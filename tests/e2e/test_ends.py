@@ -1,4 +1,4 @@
-"""How things end: what a killed agent leaves running, and whom `down` may signal."""
+"""How things end: what a killed agent leaves running, and what `down` may signal."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 
 def leaves(fleet: Fleet, worker: str) -> int:
-    """The pid of something that a worker's tool runs, and that does not hear of the end of its agent."""
+    """The pid of a process that a worker's tool runs, and that does not notice the end of its agent."""
     left = fleet.dir / f"left-{worker}"
     left.unlink(missing_ok=True)
     begun = f"sh -c 'echo $$ > {left}.new; mv {left}.new {left}; while :; do sleep 0.2; done'"
@@ -31,8 +31,10 @@ def leaves(fleet: Fleet, worker: str) -> int:
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 @pytest.mark.soak
 def test_what_a_killed_agent_ran_ends_with_it(fleet: Fleet) -> None:
-    """Whoever notices ends it. Break: leave `end_with_its_agent` out of intake: it went on writing into the worktree,
-    under the next agent's hands.
+    """The process that notices ends it.
+
+    Break: leave `end_with_its_agent` out of intake:
+    it would keep writing into the worktree while the next agent works there.
     """
     fleet.set_up("adam", "baker")
     fleet.up()
@@ -42,14 +44,12 @@ def test_what_a_killed_agent_ran_ends_with_it(fleet: Fleet) -> None:
 
 
 def ends_with_its_agent(fleet: Fleet, by: str, others: int) -> None:
-    """adam's agent is killed in the middle of a tool call; afterwards it runs again, and is idle."""
+    """adam's agent is killed during a tool call; afterwards it runs again, and is idle."""
     agent = agent_of(fleet)
     child = leaves(fleet, "adam")
     console = opens(fleet, "split-window", "-c", str(fleet.worktree("adam")), *SHELL, target=agent.pane)
     instance = json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["instance"]
-    marked = subprocess.Popen(
-        ["sleep", "300"], env={"LLMC_INSTANCE": instance}
-    )  # as a person's shell might be
+    marked = subprocess.Popen(["sleep", "300"], env={"LLMC_INSTANCE": instance})  # as a user's shell might
     before, exits = len(fleet.events("background_ended")), len(fleet.events("agent_exited"))
     try:
         if by != "daemon":
@@ -93,7 +93,7 @@ def agent_of(fleet: Fleet) -> Seat:
 
 @pytest.mark.soak
 def test_whoever_notices_may_be_killed_too(scripted: Fleet) -> None:
-    """Break: end them after the worker is offline; its launch, and so its children, would be unknown from then on."""
+    """Break: end them after the worker is offline; its launch, and so its children, are unknown by then."""
     scripted.set_up("adam")
     scripted.up()
     for fault in ("intake.apply:before:kill", "session.launch:before:kill"):
@@ -110,7 +110,7 @@ def test_whoever_notices_may_be_killed_too(scripted: Fleet) -> None:
 
 @pytest.fixture
 def innocent() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that has nothing to do with llmc."""
+    """A process unrelated to llmc."""
     process = subprocess.Popen(["sleep", "300"])
     yield process
     process.kill()
@@ -118,7 +118,7 @@ def innocent() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def says(fleet: Fleet, pid: int, **more: object) -> Path:
-    """daemon.json of a daemon that is gone, whose pid is another's by now."""
+    """daemon.json of a dead daemon, whose pid now belongs to another process."""
     path = fleet.root / ".llmc/daemon.json"
     path.write_text(
         json.dumps({"pid": pid, "start_time_unix": 1.0, "instance_id": "old", "ready": True, **more})
@@ -127,7 +127,7 @@ def says(fleet: Fleet, pid: int, **more: object) -> Path:
 
 
 def test_down_signals_nobody_it_does_not_know(scripted: Fleet, innocent: "subprocess.Popen[bytes]") -> None:
-    """Break: signal the pid of daemon.json while anybody holds the lock. The file outlives a daemon that was killed."""
+    """Break: signal the pid in daemon.json if the lock is held at all. The file outlives a killed daemon."""
     scripted.set_up("adam")
     ticks = start_of(innocent.pid)
     for flags, files in (
@@ -149,7 +149,7 @@ def test_down_signals_nobody_it_does_not_know(scripted: Fleet, innocent: "subpro
 def test_down_finds_the_daemon_whatever_its_file_says(
     scripted: Fleet, innocent: "subprocess.Popen[bytes]"
 ) -> None:
-    """Break: believe the file alone; the daemon whose file was lost would go on, and `down` say that all is down."""
+    """Break: trust only the file; a daemon without its file would keep running, and `down` report success."""
     scripted.set_up("adam")
     for content in (None, "{torn", json.dumps({"pid": innocent.pid}), json.dumps({"pid": "x"})):
         scripted.up()
@@ -162,7 +162,7 @@ def test_down_finds_the_daemon_whatever_its_file_says(
 
 
 def test_the_supervisor_ends_no_stranger(scripted: Fleet, innocent: "subprocess.Popen[bytes]") -> None:
-    """Break: end the pid of daemon.json while anybody holds the lock."""
+    """Break: end the pid in daemon.json if the lock is held at all."""
     scripted.set_up("adam")
     project = open_project(str(scripted.root))
     claim = locks.hold_forever(project.root.lock("daemon"))

@@ -1,4 +1,4 @@
-"""What goes wrong for people: one clear line with the fix, the right exit code, and never a traceback."""
+"""User errors: one clear line with the fix, the right exit code, and never a traceback."""
 
 import json
 import os
@@ -23,7 +23,7 @@ FAILED, USAGE, REFUSED, NOT_FOUND, LOCKED = 1, 2, 3, 4, 5
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    """One root with one worker that is offline; the tests that use it change nothing in it."""
+    """One root with one offline worker; the tests that use it change nothing in it."""
     fleet = Fleet("scripted")
     fleet.set_up("adam")
     yield fleet
@@ -32,7 +32,7 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def copy(shared: Fleet, tmp_path: Path) -> Path:
-    """A root to spoil: the files of the shared one, without its worktrees."""
+    """A root to damage: the files of the shared one, without its worktrees."""
     root = tmp_path / "root"
     keep = shutil.ignore_patterns(".worktrees", ".git")
     shutil.copytree(shared.root, root, ignore=keep)
@@ -40,12 +40,12 @@ def copy(shared: Fleet, tmp_path: Path) -> Path:
 
 
 def llmc(fleet: Fleet, *args: str, cwd: Path | None = None, **env: str) -> Result:
-    """As Fleet.llmc, for tests that look at the exit code themselves."""
+    """Like Fleet.llmc, for tests that check the exit code themselves."""
     return Result(zygote.run(list(args), cwd=cwd or fleet.source, env={**fleet.env, **env}))
 
 
 def complaint(result: Result, code: int, *words: str) -> str:
-    """The one line on stderr; it holds all the words."""
+    """The one line on stderr, which must contain all the words."""
     assert result.code == code, result
     assert "Traceback" not in result.err
     assert "bug in llmc" not in result.err
@@ -86,7 +86,7 @@ def test_bad_worker_names(shared: Fleet, name: str) -> None:
 
 LOCK_FILES = {"state.lock", "repo.lock", "accept-adam.lock", "worker-adam.lock", "daemon.lock"}
 
-#: command line, exit code, words of the answer
+#: command line, exit code, words in the output
 CASES: list[tuple[list[str], int, list[str]]] = [
     (["accept", "adm"], NOT_FOUND, ["no worker 'adm'", 'Did you mean "adam"?']),
     (["message", "adm", "hi"], NOT_FOUND, ['Did you mean "adam"?']),
@@ -154,7 +154,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
 def test_one_clear_line_and_the_right_code(
     shared: Fleet, argv: list[str], code: int, words: list[str]
 ) -> None:
-    """Break: another exit_code of that class in base/errors.py, or a hint left out."""
+    """Break: change the exit_code of that class in base/errors.py, or leave a hint out."""
     more = {"LLMC_ROOT": ""} if argv[:1] != ["init"] else {"HOME": str(shared.home)}
     if argv == ["init"]:
         argv = ["init", "--target", str(shared.root)]
@@ -175,7 +175,7 @@ def test_one_clear_line_and_the_right_code(
     ],
 )
 def test_json_errors_are_objects(shared: Fleet, argv: list[str], code: int) -> None:
-    """Break: print_error without print_json."""
+    """Break: call print_error without print_json."""
     result = llmc(shared, *argv)
     complaint(result, code)
     body = result.json
@@ -287,7 +287,7 @@ def test_a_registration_that_cannot_be_read(shared: Fleet, copy: Path) -> None:
 
 @pytest.fixture
 def bin_without(tmp_path: Path) -> Any:
-    """A PATH on which everything is, but one program."""
+    """A PATH with everything except one program."""
 
     def make(missing: str) -> str:
         directory = tmp_path / f"without-{missing}"
@@ -356,7 +356,7 @@ def test_names_that_are_not_text_are_refused(shared: Fleet, tmp_path: Path) -> N
 
 
 def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
-    """Break: another exit_code in LockTimeout."""
+    """Break: change the exit_code of LockTimeout."""
     script = (
         "import sys, pathlib; from llmc.base.locks import *; sys.argv = ['llmc', 'accept', 'adam']\n"
         "with lock(pathlib.Path(sys.stdin.readline().strip()), Rank.STATE): print('held', flush=True); sys.stdin.read()"
@@ -430,7 +430,7 @@ def test_ctrl_c_ends_quietly(shared: Fleet, copy: Path, argv: list[str]) -> None
         text=True,
     )
     try:
-        # Asleep in its loop: the only thing it sleeps for in nanosleep is the next look.
+        # Asleep in its loop: in nanosleep it only waits for the next check.
         wait_until(lambda: "nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text(), 30)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
@@ -443,7 +443,7 @@ def test_ctrl_c_ends_quietly(shared: Fleet, copy: Path, argv: list[str]) -> None
 
 @pytest.fixture
 def full_disk(shared: Fleet, copy: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the root on a file system that has no room left."""
+    """A copy of the root on a full file system."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
@@ -452,7 +452,7 @@ def full_disk(shared: Fleet, copy: Path, tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NO SMALL DISK: mounting a tmpfs failed: {mounted.stderr.strip()}")
     try:
         shutil.copytree(copy, disk / "root")
-        (disk / "root/state.json.bak").unlink()  # the new backup would free its room
+        (disk / "root/state.json.bak").unlink()  # the new backup would free its space
         with (disk / "filler").open("wb", buffering=0) as filler:
             for size in (65536, 4096, 1):
                 try:
@@ -505,7 +505,7 @@ def test_a_worker_that_is_idle_has_nothing_to_accept(scripted: Fleet) -> None:
 
 @pytest.mark.parametrize("gone", [".", ".git"])
 def test_a_worktree_that_was_deleted(scripted: Fleet, gone: str) -> None:
-    """Every command on its worker says so, with a fix that works. Break: let git fail in a directory that is not there."""
+    """Every command on its worker says so, with a working fix. Break: let git fail in a missing directory."""
     fleet = scripted.set_up("adam")
     fleet.up("--no-patrol")
     commit = "git -c user.name=W -c user.email=w@example.com commit -qm X"

@@ -1,6 +1,6 @@
-"""What a contained agent tries, and cannot. Each attempt is a command of the agent; what it did is looked for outside.
+"""What a contained agent tries and cannot do. Each attempt is an agent's command, checked from outside.
 
-Of the network: test_network_of_agents.py here, and tests/tools/sandbox/test_contained_network.py.
+For the network, see test_network_of_agents.py here, and tests/tools/sandbox/test_contained_network.py.
 """
 
 import json
@@ -23,7 +23,7 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
 def tries(fleet: Fleet, script: str) -> str:
-    """What a script of the agent printed, errors too. It then leaves a commit, so that its work is judged."""
+    """What an agent's script printed, with errors. It then makes a commit, so that its work is judged."""
     out = fleet.worktree("adam") / "said.txt"
     inner = shlex.quote(
         f"exec > said.txt 2>&1; {'; '.join(script.splitlines())}; true"
@@ -74,7 +74,7 @@ def test_llmc_s_own_files_are_out_of_reach(contained: Fleet) -> None:
     root = contained.root
     named = ["state.json", "config.toml", "logs/events.jsonl", ".llmc/daemon.json", ".llmc/root-id"]
     kept = {name: (root / name).stat().st_ino for name in named[1:2]}
-    # The program that agents run as llmc, the socket and the hook settings are there to read.
+    # The program that agents run as llmc, the socket and the hook settings are readable.
     shown = [".llmc/bin/llmc", ".llmc/agents/adam.settings.json"]
     tried = [f"cat {root}/{name} && echo READ; echo x > {root}/{name}" for name in named]
     tried += [f"echo x > {root}/{name}" for name in shown] + [f"rm -f {root}/.llmc/run/wake.sock"]
@@ -87,7 +87,7 @@ def test_llmc_s_own_files_are_out_of_reach(contained: Fleet) -> None:
 
 
 def test_settings_of_git_do_not_run_a_program_outside(contained: Fleet) -> None:
-    """Config, hooks, attributes, commondir, alternates, and a replaced `.git`: llmc's git reads all of these.
+    """Config, hooks, attributes, commondir, alternates, and a replaced `.git`: llmc's git reads all of them.
 
     Break: take one of them out of `for_agents` in repo/own_repos.py.
     """
@@ -119,7 +119,7 @@ def test_settings_of_git_do_not_run_a_program_outside(contained: Fleet) -> None:
 
 
 def test_a_repository_inside_the_worktree_runs_no_program_outside(contained: Fleet) -> None:
-    """What an agent may write, the guard of the clone looks at (repo/clone_guard.py)."""
+    """The clone guard checks what an agent may write (repo/clone_guard.py)."""
     ran = contained.dir / "ran-inner"
     tries(
         contained,
@@ -132,7 +132,7 @@ def test_a_repository_inside_the_worktree_runs_no_program_outside(contained: Fle
 
 
 def test_links_lead_nowhere(contained: Fleet) -> None:
-    """A link in the worktree is followed by nobody outside; a hard link to what is read-only cannot be made."""
+    """Nothing outside follows a link in the worktree; a hard link to a read-only file cannot be made."""
     said = tries(
         contained,
         f"ln {contained.root}/.git/HEAD hard && echo LINKED; ln -s {contained.source}/README.md soft; echo x > soft; cat soft",
@@ -143,7 +143,7 @@ def test_links_lead_nowhere(contained: Fleet) -> None:
 
 
 def test_links_in_its_repository_lead_nowhere(contained: Fleet) -> None:
-    """git follows a link to write an index, a reflog or packed refs; llmc's git would write the file of a person.
+    """git follows a link to write an index, a reflog or packed refs; llmc's git would overwrite a user's.
 
     Break: no `box` in repo/clone_guard.py, or llmc's own files in the repository (`llmc_file` in repo/git.py).
     """
@@ -164,7 +164,7 @@ def test_links_in_its_repository_lead_nowhere(contained: Fleet) -> None:
         contained.llmc("rebase", "adam", code=None)
         contained.llmc("reset", "adam", code=None)
         for link in (path for path in own.rglob("*") if path.is_symlink()):
-            link.unlink()  # by a person, who was told that git cannot write it
+            link.unlink()  # by the user, who was told that git cannot write it
         contained.llmc("reset", "adam")
     assert theirs.read_text() == "of a person\n"
     assert not (contained.home / "new").exists()
@@ -173,7 +173,7 @@ def test_links_in_its_repository_lead_nowhere(contained: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_pipe_in_its_repository_holds_up_nobody(contained: Fleet) -> None:
-    """Break: no look at the kind of file in `take` (repo/own_repos.py): every command in this root waits for a writer."""
+    """Break: no check of the kind of file in `take` (repo/own_repos.py): every command waits for a writer."""
     own = path_of(contained.root, "adam")
     contained.llmc("start", "--worker", "adam", "--prompt", f"@sh mv {own}/HEAD head; mkfifo {own}/HEAD")
     wait_until((contained.worktree("adam") / "head").exists)
@@ -219,7 +219,8 @@ def test_the_home_of_the_person_is_empty_inside(contained: Fleet) -> None:
 
 
 def test_it_cannot_become_more(contained: Fleet) -> None:
-    """No new user namespace: from a mount namespace without its mounts, it could replace the files that are mounts here.
+    """No new user namespace: from a mount namespace without its mounts,
+    it could replace files that are mounts here.
 
     Break: allow `unshare` in the filter of sandbox/rules.py.
     """
@@ -259,7 +260,7 @@ def test_a_broken_object_does_not_reach_the_clone(contained: Fleet) -> None:
 
 
 def test_a_check_of_its_work_reaches_no_further_than_the_agent(contained: Fleet) -> None:
-    """What an agent commits, llmc runs before anybody looks at it. Break: no `hold` in repo/user_commands.py."""
+    """llmc runs what an agent commits before it is reviewed. Break: no `hold` in repo/user_commands.py."""
     root, theirs = contained.root, contained.home / "theirs"
     theirs.write_text("private\n")
     attempts = [
@@ -307,7 +308,7 @@ AMEND = "git -c user.name=Worker -c user.email=worker@example.com commit -q -a -
     ],
 )
 def test_what_is_amended_after_the_review_was_not_reviewed(contained: Fleet, amend: str, lands: str) -> None:
-    """By a process that the agent left, so that no hook tells of it. Break: compare less than what lands."""
+    """By a process that the agent left, so no hook reports it. Break: compare less than what lands."""
     contained.plant({"m.py": TWINS})
     later = shlex.quote(f"until test -e go; do sleep 0.1; done; rm go; {amend}")
     work = f"sed -i '5a return True' m.py; git add m.py; {COMMIT} 'Work'"

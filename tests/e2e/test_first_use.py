@@ -1,4 +1,4 @@
-"""The first minutes: what `init` looks for, proposes and sets, and that the next command works at once."""
+"""The first minutes: what `init` detects, proposes and sets, and that the next command works right away."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ def made_nothing(fleet: Fleet) -> bool:
 
 @pytest.mark.req("2-001")
 def test_init_names_every_essential_program_that_is_missing_before_it_makes_anything(fresh: Fleet) -> None:
-    """Break: look for tmux only when a session is started, or stop at the first program that is missing."""
+    """Break: check for tmux only when a session starts, or stop at the first missing program."""
     alone = init(fresh, code=1, PATH=path_with(fresh, "git"))
     assert "tmux is not installed" in alone.err
     assert "apt-get install tmux" in alone.err
@@ -105,7 +105,7 @@ def test_init_goes_on_without_the_client_git_lfs_and_difft_and_says_how_to_get_t
 
 
 def test_a_check_is_proposed_and_never_set_without_a_word(fresh: Fleet) -> None:
-    """Break: set what was found where nobody was asked."""
+    """Break: set what was detected without asking."""
     done = init(fresh)
     assert "llmc config set repo.validate 'make test'" in done.err
     assert load_config(fresh.root / "config.toml").repo.validate == ""
@@ -123,7 +123,7 @@ def test_a_check_is_proposed_and_never_set_without_a_word(fresh: Fleet) -> None:
 def test_a_check_is_set_as_a_person_says(
     fresh: Fleet, options: list[str], answer: bytes, validate: str
 ) -> None:
-    """Break: ask though --validate says it, or take no answer for a yes."""
+    """Break: ask although --validate is given, or take no answer as a yes."""
     code, shown = at_terminal(fresh, answer, "init", "--target", str(fresh.root), *options)
     assert code == 0, shown
     assert (b"Run `make test`" in shown) is bool(answer)
@@ -131,7 +131,7 @@ def test_a_check_is_set_as_a_person_says(
 
 
 def at_terminal(fleet: Fleet, answer: bytes, *args: str) -> tuple[int, bytes]:
-    """A command on a terminal of its own, where the answer is typed ahead."""
+    """A command on its own terminal, with the answer typed ahead."""
     master, slave = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "llmc", *args],
@@ -179,7 +179,7 @@ def test_a_task_list_is_there_at_once(fresh: Fleet) -> None:
 
 
 def test_a_root_that_is_made_again_says_that_its_list_has_tasks(fresh: Fleet) -> None:
-    """Break: let `up --auto` begin with tasks that nobody remembers."""
+    """Break: let `up --auto` start with forgotten tasks."""
     where = {"LLMC_SCRIPTED_CONFIG_DIR": str(fresh.dir / "of-the-agent")}
     assert "open tasks" not in init(fresh, "--no-validate", **where).err
     fresh.llmc("tasks", "add", "Left over", cwd=fresh.root, **where)
@@ -188,7 +188,7 @@ def test_a_root_that_is_made_again_says_that_its_list_has_tasks(fresh: Fleet) ->
 
 
 def test_the_client_can_be_run_by_hand_wherever_it_is(fresh: Fleet) -> None:
-    """Break: look on PATH only; with llmc's extra the client is in a package."""
+    """Break: look only on PATH; with llmc's extra the client is in a package."""
     client = fresh.dir / "client"
     client.write_text('#!/bin/sh\necho "$@ in $CLAUDE_CONFIG_DIR"\n')
     client.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Auto mode on several machines: two daemons with roots of their own, one database, one bare repository."""
+"""Auto mode on several machines: two daemons with their own roots, one database, one bare repository."""
 
 import os
 import random
@@ -38,7 +38,7 @@ def all_done(database: str) -> bool:
 
 @pytest.mark.soak
 def test_two_nodes_work_off_one_queue(database: str) -> None:
-    """Break: claim without the lock on the row; or order by anything but the graph."""
+    """Break: claim without the row lock; or order by anything but the graph."""
     dice = random.Random(1)
     with fleet_of(("one", "two"), database) as nodes:
         one, two = nodes.values()
@@ -53,7 +53,7 @@ def test_two_nodes_work_off_one_queue(database: str) -> None:
         wait_for(one, lambda: all_done(database), 90)
         claimed = attempts(database)
         assert {task: len(by) for task, by in claimed.items()} == {str(number): 1 for number in needs}
-        assert {by for nodes in claimed.values() for by in nodes} == {"one", "two"}, "both were at it"
+        assert {by for nodes in claimed.values() for by in nodes} == {"one", "two"}, "both took part"
         order = [int(subject.removeprefix("Task ")) for subject in landed(one)]
         assert sorted(order) == sorted(needs), "each landed once"
         assert all(order.index(other) < order.index(number) for number in needs for other in needs[number])
@@ -68,7 +68,7 @@ def test_two_nodes_work_off_one_queue(database: str) -> None:
 
 @pytest.mark.soak
 def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
-    """Break: leave out the lease; the task would wait for its node for ever."""
+    """Break: leave out the lease; the task would wait for its node forever."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
         one, two = nodes.values()
         add(one, 1, "@hang")
@@ -90,7 +90,7 @@ def test_the_task_of_a_killed_node_goes_to_another(database: str) -> None:
 
 @pytest.mark.soak
 def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
-    """Break: let a holder land without asking for its token."""
+    """Break: let a holder land without checking its token."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "3"}) as nodes:
         one, two = nodes.values()
         gate = one.dir / "go"
@@ -114,7 +114,7 @@ def test_a_node_that_slept_past_its_lease_lets_go(database: str) -> None:
 
 @pytest.mark.parametrize("kill", in_soak("remote.push:after", "remote.enter:after", "accept.verify:after"))
 def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: str, kill: str) -> None:
-    """Break: start a claimed task without asking what its earlier holder landed."""
+    """Break: start a claimed task without checking what its earlier holder landed."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
         add(one, 1, again(1))
@@ -133,12 +133,12 @@ def test_a_node_killed_while_it_lands_leaves_a_task_that_lands_once(database: st
 
 
 def again(number: int, more: str = "true") -> str:
-    """A commit that can be made any number of times, so that a task that is done twice lands twice."""
+    """A commit that can be repeated, so that a task that is done twice lands twice."""
     return commit(number, f"{more}; echo done >> times-{number}; git add times-{number}")
 
 
 def dies_at(node: Fleet, fault: str) -> None:
-    """Its daemon starts, and kills itself at a fault point."""
+    """Start its daemon, which kills itself at a fault point."""
     started(node, fault)
     wait_until(lambda: not is_alive(node.daemon_pid()), 40, node.story)
 
@@ -151,7 +151,7 @@ def started(node: Fleet, fault: str) -> None:
 
 @pytest.mark.soak
 def test_three_nodes_with_one_killed_and_one_asleep_land_each_task_once(database: str) -> None:
-    """Break: push without the fence; enter without the token; take over without asking the ledger."""
+    """Break: push without the fence; record without the token; take over without asking the ledger."""
     with fleet_of(("one", "two", "three"), database, **{"fleet.lease_secs": "2"}) as nodes:
         one, two, three = nodes.values()
         gate = one.dir / "go"
@@ -207,14 +207,14 @@ def test_without_the_database_turns_end_and_nothing_lands(server: Postgres) -> N
         add(one, 2)
         wait_for(one, lambda: "2" in attempts(database))
         assert time.monotonic() - began < 8, (
-            "it hears of new tasks again, and does not wait for its next look"
+            "it is notified of new tasks again, without waiting for its next check"
         )
         in_root(one, "down")
 
 
 @pytest.mark.soak
 def test_a_node_whose_watch_was_cut_hears_of_changes_again(server: Postgres) -> None:
-    """Break: listen again only after a heartbeat that failed; a short outage may hit the watch alone."""
+    """Break: listen again only after a failed heartbeat; a short outage may hit only the watch."""
     database = server.new()
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     watches = "from pg_stat_activity where query like 'listen %'"
@@ -236,7 +236,7 @@ def test_a_node_whose_watch_was_cut_hears_of_changes_again(server: Postgres) -> 
 
 @pytest.mark.soak
 def test_a_wait_for_tasks_goes_on_while_another_node_is_up(database: str) -> None:
-    """Break: ask only whether auto mode runs on this node."""
+    """Break: check only whether auto mode is running on this node."""
     with fleet_of(("one", "two"), database) as nodes:
         one, two = nodes.values()
         gate = two.marks / "go"
@@ -252,7 +252,7 @@ def test_a_wait_for_tasks_goes_on_while_another_node_is_up(database: str) -> Non
 
 @pytest.mark.soak
 def test_what_needs_a_person_is_seen_from_every_node(database: str) -> None:
-    """Break: show the attention list of this node only."""
+    """Break: show only this node's attention list."""
     with fleet_of(("one", "two"), database, **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
         add(one, 1, "@crash")
@@ -290,7 +290,7 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
 
 @pytest.mark.soak
 def test_a_goal_is_driven_by_one_node_and_worked_on_by_all(database: str) -> None:
-    """Break: let every node drive the goals; or forget the goals of a node that is gone."""
+    """Break: let every node drive the goals; or forget the goals of a lost node."""
     with fleet_of(("one", "two"), database, **goals.QUICK, **{"fleet.lease_secs": "3"}) as nodes:
         one, two = nodes.values()
         gate = one.dir / "go"
@@ -311,7 +311,7 @@ def test_a_goal_is_driven_by_one_node_and_worked_on_by_all(database: str) -> Non
         driver.kill_daemon()
         gate.touch()
         wait_for(other, lambda: part(other) == "completed", 90)
-        assert sorted(landed(one)) == [f"Part {number}" for number in range(1, 5)], "each part landed once"
+        assert sorted(landed(one)) == [f"Part {number}" for number in range(1, 5)], "each item landed once"
         assert landed(one)[-1] == "Part 4"
         assert drivers(database) == [name for name, node in nodes.items() if node is other]
 
@@ -325,7 +325,7 @@ def drivers(database: str) -> list[str]:
 
 @pytest.mark.soak
 def test_a_limit_stops_all_nodes(database: str) -> None:
-    """Break: go on while the account waits for its limit to end."""
+    """Break: continue while the account waits for its limit to end."""
     config = {"fleet.lease_secs": "2", "auto.limit_backoff_secs": "6"}
     with fleet_of(("one", "two"), database, **config) as nodes:
         one, two = nodes.values()
@@ -339,7 +339,7 @@ def test_a_limit_stops_all_nodes(database: str) -> None:
         wait_for(two, lambda: "node one:" in parked_reason(two), 30)
         two_gate.touch()
         wait_for(one, lambda: all_done(database), 60)
-        assert sorted(landed(one)) == ["Task 1", "Task 2"], "what was under way landed, and work went on"
+        assert sorted(landed(one)) == ["Task 1", "Task 2"], "work in progress landed, and the rest continued"
 
 
 def parked_reason(node: Fleet) -> str:

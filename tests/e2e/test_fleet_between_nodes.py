@@ -1,4 +1,4 @@
-"""What nodes of a fleet do for each other: the post-accept command of a node that died, answers, events and proposals."""
+"""What nodes of a fleet do for each other: a dead node's post-accept command, answers, events, proposals."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def is_landing(node: Fleet) -> bool:
 
 @pytest.mark.soak
 def test_the_post_accept_command_of_a_killed_node_runs_on_another(database: str) -> None:
-    """Meanwhile nothing lands. Break: leave the commands of others out of KEEP_TICKET, or never take one over."""
+    """Until then nothing lands. Break: leave other nodes out of KEEP_TICKET, or never take a command over."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:
         one, two = nodes.values()
         ran, end = one.dir / "ran", one.dir / "end"
@@ -58,7 +58,7 @@ def test_the_post_accept_command_of_a_killed_node_runs_on_another(database: str)
 
 @pytest.mark.soak
 def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
-    """Break: leave answers out of the heartbeat; answer whatever the worker asks by then; or wait for a node that is away."""
+    """Break: leave answers out of the heartbeat; answer what is asked by then; or wait for a lost node."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:
         one, two = nodes.values()
         in_root(one, "add", "adam")
@@ -95,7 +95,7 @@ def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
 
 @contextmanager
 def followed(node: Fleet) -> Iterator[list[str]]:
-    """The lines of `events --fleet --follow`, as they come; Ctrl-C ends it."""
+    """The lines of `events --fleet --follow`, as they arrive; Ctrl-C ends it."""
     command = [sys.executable, "-m", "llmc", "events", "--fleet", "--follow", "--json"]
     lines: list[str] = []
     with subprocess.Popen(
@@ -116,9 +116,9 @@ def followed(node: Fleet) -> Iterator[list[str]]:
 
 @pytest.mark.soak
 def test_the_night_of_all_nodes_is_told_on_every_one(database: str) -> None:
-    """Break: order by the clock of each node; take two workers of one name for one; or forget the node that died.
+    """Break: order by each node's clock; merge two workers of the same name; or forget the node that died.
 
-    Or end `--follow` with what is there.
+    Or end `--follow` after the existing events.
     """
     with fleet_of(("one", "two"), database, **QUICK) as nodes, followed(nodes["two"]) as lines:
         one, two = nodes.values()
@@ -223,7 +223,7 @@ def test_a_question_in_a_plan_item_is_answered_wherever_its_worker_is(database: 
 
 @pytest.mark.soak
 def test_a_node_without_a_post_accept_command_says_why_nothing_lands(database: str) -> None:
-    """Break: end the command of a lost node without running it; or read the configuration only at the start."""
+    """Break: drop a lost node's command without running it; or read the configuration only at the start."""
     with fleet_of(("one", "two"), database, **QUICK) as nodes:
         one, two = nodes.values()
         ran = one.dir / "ran"

@@ -1,6 +1,6 @@
-"""A fleet in a storm: nodes are killed, sleep and start twice, clocks are wrong, the database and the remote go away and come back.
+"""A fleet in a storm: nodes die, sleep and start twice, clocks are wrong, database and remote come and go.
 
-Every task lands exactly once, after those that it waits for, on one straight history, and nothing is left to do for anyone.
+Every task lands exactly once, after its dependencies, on one linear history, and no work is left.
 """
 
 import random
@@ -42,7 +42,7 @@ def test_a_small_storm(server: Postgres) -> None:
 def test_a_fleet_in_a_storm_lands_each_task_once(server: Postgres, seed: int) -> None:
     """130 to 210 s of CPU time each.
 
-    Break: push without the fence, enter without the token, or take over without asking the ledger.
+    Break: push without the fence, record without the token, or take over without asking the ledger.
     """
     storm(server, random.Random(seed), nodes=5, workers=3, tasks=200, gusts=10)
 
@@ -57,7 +57,7 @@ def storm(server: Postgres, dice: random.Random, *, nodes: int, workers: int, ta
         plan = random_plan(tasks, dice)
         task_dir(first).mkdir(parents=True)
         for number, after in plan.items():
-            # It can be done any number of times: done twice, it would land twice.
+            # It can be repeated: done twice, it would land twice.
             more = f"echo done >> times-{number}; git add times-{number}"
             add(first, number, commit(number, more), after=tuple(after))
         in_root(first, "tasks", "import", "--from-files", str(task_dir(first)))
@@ -84,7 +84,7 @@ def assert_each_landed_once(node: Fleet, plan: Plan) -> None:
 
 
 def assert_nothing_is_left(fleet: dict[str, Fleet], database: str) -> None:
-    """No node works, none needs a person, none keeps anything back, and all of them say so."""
+    """No node is busy, none needs the user, none holds anything back, and all of them say so."""
     for name, node in fleet.items():
         wait_until(lambda node=node: not at_work(node), 60, lambda node=node: said(node))
         assert is_alive(node.daemon_pid()), f"{name} ended by itself\n{said(node)}"
@@ -102,7 +102,7 @@ def assert_nothing_is_left(fleet: dict[str, Fleet], database: str) -> None:
         assert db.execute("select id from llmc.task where claim is not null or owner <> ''").fetchall() == []
         often = "select task from llmc.entry where action = 'completed' group by task having count(*) <> 1"
         assert db.execute(often).fetchall() == []
-    # Each node withdraws at its next patrol what it offered; that a push removed it from the remote does not say that they did.
+    # Each node withdraws its offers at its next patrol, even if a push has removed them from the remote.
     kept = ("for-each-ref", "refs/llmc/unsent", "refs/llmc/offered")
     for node in fleet.values():
         wait_until(lambda node=node: node.git(*kept, cwd=node.root) == "", 30, lambda node=node: said(node))

@@ -1,4 +1,4 @@
-"""`llmc fleet`: a root joins, is seen, drains and leaves; what it may not do is refused with the way on."""
+"""`llmc fleet`: a root joins, is listed, drains and leaves; a refusal names the next command."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def with_password(url: str) -> str:
 
 
 def set_up(fleet: Fleet, database: str, node: str, **config: str) -> None:
-    """A root on a checkout of the user, which lands on a bare clone of it."""
+    """A root on the user's checkout, which lands on a bare clone of it."""
     remote = str(fleet.dir / "shared.git")
     fleet.git("clone", "-q", "--bare", str(fleet.source), remote)
     own = {"fleet.database": database, "fleet.node": node, "fleet.remote": remote}
@@ -66,7 +66,7 @@ def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, databas
 
 
 def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, database: str) -> None:
-    """The source is a checkout of the user. Break: join without the probe; the first landing would fail."""
+    """The source is the user's checkout. Break: join without the probe; the first landing would fail."""
     scripted.set_up(config={"fleet.database": database, "fleet.node": "one"})
     for command in ("init", "join"):
         refused = scripted.llmc("fleet", command, code=3)
@@ -78,11 +78,11 @@ def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, databas
 
 
 def test_a_root_of_another_repository_is_refused(scripted: Fleet, database: str) -> None:
-    """Break: join without a look at the history; its tasks would land in a repository that is not the fleet's."""
+    """Break: join without checking the history; its tasks would land in the wrong repository."""
     join(scripted, database, "one", "init")
     stranger = Fleet("scripted")
     try:
-        # Made in the same second, both would begin with the same commit.
+        # Made in the same second, both would start with the same commit.
         stranger.git("commit", "-q", "--amend", "-m", "Another beginning")
         set_up(stranger, with_password(database), "two")
         own, shared = stranger.dir / "shared.git", scripted.dir / "shared.git"
@@ -110,7 +110,7 @@ def test_two_roots_of_one_name(scripted: Fleet, second: Fleet, database: str) ->
 
 
 def test_a_copy_of_a_root_that_runs_is_refused(scripted: Fleet, database: str, tmp_path: Path) -> None:
-    """Break: know a root by its ID alone; both would answer for one name."""
+    """Break: identify a root only by its ID; both would answer for one name."""
     join(scripted, database, "laptop", "init")
     copy = tmp_path / "copy"
     shutil.copytree(scripted.root, copy, symlinks=True)

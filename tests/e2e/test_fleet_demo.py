@@ -1,4 +1,4 @@
-"""llmc demo --fleet: three machines, a PostgreSQL and a remote of its own; nothing is left of them."""
+"""llmc demo --fleet: three machines with their own PostgreSQL and remote; nothing is left of them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 def test_three_machines_land_the_tasks_and_leave_nothing(
     scripted: Fleet, postgres: Postgres, tasks: int
 ) -> None:
-    """Break: leave a daemon or the server running; count a task that another machine landed too."""
+    """Break: leave a daemon or the server running; also count a task that another machine landed."""
     done = scripted.llmc("demo", "--fleet", "--tasks", str(tasks), timeout=300, TMPDIR=place(scripted))
     assert f"{tasks} tasks, {tasks} commits, no merges; each task landed once." in done.out
     landed = re.findall(r"(?m)^(\S+) +(\d+) landed: (.*)$", done.out)
@@ -31,7 +31,7 @@ def test_three_machines_land_the_tasks_and_leave_nothing(
 
 @pytest.mark.parametrize("moment", ["laptop$ llmc fleet init", *in_soak("server-1$ llmc up", "landed task")])
 def test_after_ctrl_c_nothing_is_left(scripted: Fleet, postgres: Postgres, moment: str) -> None:
-    """Break: stop the first machine only; or remove the directory of a server that still runs."""
+    """Break: stop only the first machine; or remove the directory of a server that is still running."""
     said = scripted.dir / "said"
     env = {**scripted.env, "TMPDIR": place(scripted)}
     begun = zygote.spawn(["demo", "--fleet"], cwd=scripted.source, env=env, output=said)
@@ -47,7 +47,7 @@ def test_it_goes_with_no_other_demo(scripted: Fleet) -> None:
 
 
 def place(fleet: Fleet) -> str:
-    """A directory for temporary files that PostgreSQL's user can pass too."""
+    """A temporary directory that PostgreSQL's user can enter, too."""
     fleet.dir.chmod(0o711)
     found = fleet.dir / "tmp"
     found.mkdir()
@@ -56,7 +56,7 @@ def place(fleet: Fleet) -> str:
 
 
 def left_behind(fleet: Fleet) -> tuple[list[str], list[str]]:
-    """Files, and the command lines of processes, that still know the directory of the demo."""
+    """Files, and command lines of processes, that still mention the demo's directory."""
     found = fleet.dir / "tmp"
     commands = [_command(path) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [path.name for path in found.iterdir()], [text for text in commands if str(found) in text]
@@ -65,5 +65,5 @@ def left_behind(fleet: Fleet) -> tuple[list[str], list[str]]:
 def _command(process: Path) -> str:
     try:
         return (process / "cmdline").read_text().replace("\0", " ")
-    except OSError:  # it has ended
+    except OSError:  # it has exited
         return ""

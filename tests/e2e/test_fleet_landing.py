@@ -1,4 +1,4 @@
-"""Daemons of several machines land on one remote: they share a task list and a ledger, and nothing else."""
+"""Daemons of several machines land on one remote: they share only a task list and a ledger."""
 
 import os
 import signal
@@ -92,9 +92,9 @@ def test_two_daemons_share_the_work_and_one_straight_history(machines: Machines)
         return [len(fleet.events("task_completed")) for fleet in machines.fleets]
 
     wait_until(lambda: sum(done()) == 8, 30, machines.story)
-    assert all(done()), "both were at it"
+    assert all(done()), "both took part"
     tip = machines.bare.head("main")
-    for fleet in machines.fleets:  # the one that landed last is there, the other behind
+    for fleet in machines.fleets:  # the one that landed last has it, the other is behind
         assert fleet.git("status", "--porcelain") == ""
     assert tip in [fleet.git("rev-parse", "HEAD") for fleet in machines.fleets]
 
@@ -116,12 +116,12 @@ def test_a_daemon_that_was_killed_while_it_landed_goes_on(machines: Machines, ki
 
 @pytest.mark.parametrize("kill", ["remote.push:after", *in_soak("remote.enter:after")])
 def test_the_task_of_a_machine_that_died_is_done_once(machines: Machines, kill: str) -> None:
-    """Break: start what the next machine claims without asking what became of the one before."""
+    """Break: start what the next machine claims without checking what the previous one landed."""
     first, second = machines.fleets
     auto.add(first, 1)
     killed = machines.start(first, "up", "--auto", LLMC_FAULT=f"{kill}:kill")
     assert killed.wait(60) == -signal.SIGKILL, machines.story()
-    auto.add(first, 1)  # as when a lease ends: anybody may claim it
+    auto.add(first, 1)  # as when a lease ends: any machine may claim it
     machines.start(second, "up", "--auto")
     wait_until(lambda: second.events("task_completed"), 60, machines.story)
     assert machines.landed() == [1]
@@ -132,7 +132,7 @@ def test_the_task_of_a_machine_that_died_is_done_once(machines: Machines, kill: 
 
 
 def test_a_stopped_machine_hands_its_unfinished_work_over(machines: Machines) -> None:
-    """Break: release the task, and keep its commits on that machine."""
+    """Break: release the task, but keep its commits on that machine."""
     first, second = machines.fleets
     go = first.dir / "go"
     auto.add(first, 1, f"@sh test -e {go} || echo half > half.txt", auto.commit(1, auto.until(go)))

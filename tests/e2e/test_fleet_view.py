@@ -1,4 +1,4 @@
-"""A fleet as one sees it from one of its nodes: workers that are elsewhere, and the screens."""
+"""A fleet seen from one of its nodes: workers on other nodes, and the screens."""
 
 import threading
 from contextlib import closing
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 @pytest.mark.soak
 def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postgres) -> None:
-    """Break: ask the database for a worker that is here; or say only that there is none."""
+    """Break: ask the database about a worker on this node; or say only that there is none."""
     with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
         in_root(one, "add", "adam")
@@ -36,7 +36,7 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
         assert f"{there} peek auto-1" in from_here.err
         assert "no worker 'clara'" in one.llmc("attach", "clara", cwd=one.root, code=4).err
         one.configure({"fleet.database": "postgresql://llmc@/gone?host=/nowhere"})
-        assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "it is here: no database is asked"
+        assert "on hold" in one.llmc("hold", "one/adam", cwd=one.root).out, "on this node: no database query"
         unknown = one.llmc("hold", "clara", cwd=one.root, code=4)
         assert (
             "llmc cannot look for it on the other nodes: the fleet's database is not responding"
@@ -46,7 +46,7 @@ def test_a_command_for_a_worker_of_another_node_says_where_it_is(postgres: Postg
 
 @pytest.mark.soak
 def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Postgres) -> None:
-    """Break: leave out the nodes at the heartbeat; or ask the database for each screen."""
+    """Break: leave the nodes out of the heartbeat; or query the database for each screen."""
     with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
         in_root(one, "tasks", "add", "Ask", "-d", "@hang")
@@ -72,7 +72,7 @@ def test_a_screen_shows_the_other_nodes_without_asking_the_database(postgres: Po
 
 @pytest.mark.soak
 def test_a_question_of_another_node_is_answered_on_the_screen(postgres: Postgres) -> None:
-    """Break: open no form for a worker that is not here; or send the answer to a worker of that name here."""
+    """Break: open no form for a worker on another node; or answer this node's worker of the same name."""
     with fleet_of(("one", "two"), postgres.new(), **{"fleet.lease_secs": "2"}) as nodes:
         one, two = nodes.values()
         for node in nodes.values():

@@ -1,4 +1,4 @@
-"""Goals through the command line: made, kept, changed by people, told about, and kept from harm. Nothing is driven."""
+"""Goals on the command line: create, store, change, report and protect them. Nothing is driven."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
         *("--from-session", "adam", "--json"),
         code=1,
     ).json
-    # It planned without being told to, that failed, and the goal is there all the same.
+    # It planned by default, that failed, and the goal still exists.
     assert (asked["planned"], "cannot plan" in asked["problem"]) == (False, True)
     goal_id = asked["goalId"]
     kept = fleet.llmc("goal", "show", goal_id, "--json").json
@@ -134,7 +134,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert second in both
     mine = ("--goal", first)
 
-    # Blocked and free again: queued, for nothing else keeps it.
+    # Blocked and unblocked: queued, because nothing else holds it back.
     assert (
         fleet.llmc("work", "block", "S1.1.1", "--reason", "needs the server", *mine).out
         == "S1.1.1: blocked\n"
@@ -156,12 +156,12 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
         "it waits for S1.1.1"
     )
 
-    # What has parts is blocked and freed with them.
+    # A plan item with children is blocked and unblocked with them.
     assert fleet.llmc("work", "block", "P2", "--reason", "not now", *mine).out == "P2: blocked\n"
     assert statuses(fleet, first)["T2.1"] == "blocked"
     assert fleet.llmc("work", "unblock", "P2", *mine).out == "P2: queued\n"
 
-    # Somebody is at it, and stalls: status tells why, what was sent last, and until when nothing is sent.
+    # A worker has it, and stalls: status shows why, what was sent last, and until when nothing is sent.
     given = assignment(
         goal_id=first,
         dispatch_history=(dispatch(purpose="nudge", result=Result.ACCEPTED),),
@@ -184,7 +184,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "its status is derived from its children" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
     fleet.llmc("work", "done", "S1.1.1", *mine, "--summary", "did it myself", "--commit", "1a2b3c4")
     view = store(fleet).view(first)
-    assert view.assignments["A_1"].status is AssignmentStatus.STALLED, "the next tick takes it back"
+    assert view.assignments["A_1"].status is AssignmentStatus.STALLED, "the next tick withdraws it"
     assert view.nodes["T1.1"].status is NodeStatus.IN_PROGRESS
     assert fleet.llmc("goal", "list", "--json").json["goals"][0]["percent"] == 33
     assert fleet.llmc("goal", "show", first, "--json").json["percent"] == 33
@@ -194,7 +194,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert (proof["summary"], proof["evidence"]["commits"]) == ("did it myself", ["1a2b3c4"])
     assert "done" in fleet.llmc("work", "done", "S1.1.1", *mine, code=3).err
 
-    # An override needs a reason, says who, holds against the parts, and can be taken back.
+    # An override needs a reason, names its author, wins over the children, and can be cleared.
     fleet.llmc("work", "override", "P2", "--status", "done", *mine, code=2)
     fleet.llmc("work", "override", "P2", "--status", "done", "--reason", "not worth it", *mine)
     fleet.llmc("work", "done", "S1.1.2", *mine)
@@ -222,7 +222,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
         "goal.reopened",
     ] * 2
 
-    # Cancelled: everything open goes with it, what is done stays.
+    # Cancelled: everything open is cancelled with it, what is done stays.
     fleet.llmc("goal", "cancel", first, "--reason", "no time")
     assert statuses(fleet, first)["S1.1.1"] == "done"
     assert statuses(fleet, first)["S1.1.2"] == "cancelled"
@@ -230,7 +230,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
 
 
 def with_item(state: str, kind: str = "bug") -> str:
-    """The attention list has something that no goal asks."""
+    """The attention list has an item that is not a goal's question."""
     row = {"kind": kind, "severity": "blocked", "who": "adam", "since_unix": 1.0, "text": "x", "next": "y"}
     return json.dumps({**json.loads(state), "attention": {f"{kind}:adam": row}})
 
@@ -273,7 +273,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert answers == {"assignment.answered": "TSV", "work.answered": "blue"}
     assert "no open question" in fleet.llmc("overseer", "answer", "A_1", "again", code=4).err
 
-    # A secret is refused wherever a person types, and is in no file afterwards.
+    # A secret is refused wherever the user can type, and is in no file afterwards.
     attempts: list[tuple[Any, ...]] = [
         ("goal", "create", "--title", "x", "--no-plan", "--problem", f"use {TOKEN}"),
         ("goal", "update", goal_id, "--owner", "+49 170 1234567"),
@@ -292,7 +292,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     if fleet.rows is None:
         _a_damaged_file(fleet, goal_id)
 
-    # Completion offers what is there, and agents are kept out.
+    # Completion offers what exists, and agents are refused.
     goal_id = created(fleet, "Third")
     planned(fleet, goal_id)
     assert goal_id in completed_words(fleet, "goal", "show", "")
@@ -303,7 +303,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
 
 
 def _a_damaged_file(fleet: Fleet, goal_id: str) -> None:
-    """Who looks is told and changes nothing, who writes goes on in safe mode."""
+    """Readers see the damage and change nothing; writers continue in safe mode."""
     path = fleet.root / ".llmc/overseer/store.db"
     path.write_bytes(b"no database " * 1000)
     for args in ((), ("--json",)):

@@ -1,4 +1,4 @@
-"""The drills of goals, as a person runs them: what broke is found and made good, and nothing is lost or done twice."""
+"""The goal drills, as users run them: the failure is found and fixed, and nothing is lost or done twice."""
 
 import json
 
@@ -15,7 +15,7 @@ _GOALS = [name for name in DRILLS if name.startswith("goal-")]
 @pytest.mark.req("3-030", "3-103")
 @pytest.mark.parametrize("name", _GOALS)
 def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
-    """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
+    """Break: whatever the drill is about; for goal-task-deleted: call a leaf with an unclaimed task alive."""
     env = {"TMPDIR": str(scripted.dir), zygote.COLD: "1"}
     done = scripted.llmc("drill", name, "--sandbox", SANDBOX, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)

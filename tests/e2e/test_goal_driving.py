@@ -1,4 +1,4 @@
-"""Goals from the command line while they are driven: ticks, questions, reports, words of a person, and what it costs."""
+"""Driving goals from the command line: ticks, questions, reports, the user's decisions, and the cost."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "overseer.goals.enabled", "true")
     assert "Goals: not checked yet (llmc up --auto --detach)" in fleet.llmc("status").out
 
-    # One tick by this command: the only leaf that is ready becomes a task.
+    # One tick by this command: the only ready leaf becomes a task.
     done = fleet.llmc("overseer", "tick", "--now", "--reason", "to see it", "--json").json
     assert set(done) == {"ok", "didWork", "actions", "problem", "nextDue"}
     assert (done["ok"], done["didWork"], done["problem"]) == (True, True, "")
@@ -76,7 +76,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert [row["reason"] for row in fleet.events("goal_ticked")] == ["to see it"]
     assert "Goals: 1 active; 0 of 3 plan items done (0%) (" in fleet.llmc("status").out
 
-    # Why: of whoever has it, of what waits, of the goal; from the store alone.
+    # Why: for an assigned item, a waiting item, and the goal; from the store alone.
     found = fleet.llmc("overseer", "why", "S1.1.1", "--json").json
     assert (found["kind"], found["status"], found["accepted"]) == ("assignment", "dispatched", True)
     assert "marks the work as stalled" in found["next"]["what"]
@@ -90,7 +90,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     )
     assert 'Did you mean "S1.1.' in fleet.llmc("overseer", "why", "S1.1.9", code=4).err
 
-    # Paused: what nobody has taken is withdrawn at once. Resumed: it is sent again, once.
+    # Paused: items that no worker has taken are withdrawn immediately. Resumed: they are sent again, once.
     fleet.llmc("goal", "pause", goal, "--reason", "holidays")
     assert tasks_of(fleet) == {}
     fleet.llmc("overseer", "tick")
@@ -99,7 +99,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     resumed = fleet.llmc("goal", "resume", goal)
     assert "to continue the work: llmc up --auto --detach" in resumed.err
     assert [task["subject"] for task in tasks_of(fleet).values()] == ["S1.1.1: Part one"]
-    # Blocked and done by a person: taken back, and what waited for it goes out.
+    # Blocked and done by the user: withdrawn, and the items that waited for it are sent.
     fleet.llmc("work", "done", "S1.1.1", "--summary", "by hand", "--commit", "1a2b3c4")
     assert [task["subject"] for task in tasks_of(fleet).values()] == ["S1.1.2: Part two"]
     assert assignment(fleet, goal, "S1.1.1").status is AssignmentStatus.CANCELLED
@@ -112,7 +112,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert item["command"].startswith("llmc answer ")
     assert "1 open question (llmc inbox)" in fleet.llmc("status").out
 
-    # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
+    # As a tree, a diagram and a handoff; its cost, with the overseer's share listed separately.
     drawn = fleet.llmc("goal", "show", goal).out
     assert "✓ S1.1.1 Part one  [done]" in drawn
     assert "which colour?" in drawn
@@ -126,7 +126,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     fleet.llmc("goal", "handoff", goal, "--output", str(out))
     assert out.read_text() == handoff
 
-    # Another plan: what is done stays, what is different is told.
+    # Another plan: what is done stays, and the differences are shown.
     made.write_text(
         PLAN.replace("### T2.1: Two", "### T2.2: Other").replace("S1.1.1: Part one", "S1.1.1: Part one")
     )
@@ -139,7 +139,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert revised["phases"][0]["tasks"][0]["subtasks"][0]["status"] == "done"
     assert "cannot plan" in fleet.llmc("goal", "plan", goal, "--replan", code=1).err
 
-    # Its budget is used up: paused by the tick, and not resumed before it is raised.
+    # Its budget is used up: the tick pauses it, and it cannot resume until the budget is raised.
     _spend(fleet, goal, 6.0)
     assert "of its $5.00 budget" in fleet.llmc("overseer", "tick").out
     assert "planning:    $6.00" in fleet.llmc("goal", "show", goal).out
@@ -153,7 +153,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     fleet.llmc("goal", "cancel", goal)
     assert tasks_of(fleet) == {}
 
-    # The recovery of goals must come before that of the supervisor.
+    # Goal recovery must come before the supervisor's.
     assert fleet.llmc("config", "check", "--json").json["warnings"] == []
     fleet.llmc("config", "set", "overseer.goals.idle_after", "15m")
     assert fleet.llmc("config", "check", "--json").json["warnings"] == []
@@ -166,7 +166,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
 
 
 def _a_damaged_file(fleet: Fleet) -> None:
-    """Nothing is done before a person looked; the tick says so."""
+    """Nothing is done before the user's review; the tick says so."""
     (fleet.root / ".llmc/overseer/store.db").write_bytes(b"no database " * 1000)
     fleet.llmc("goal", "create", "--title", "Next", "--no-plan")
     broken = fleet.llmc("overseer", "tick", "--json", code=1).json
@@ -229,40 +229,40 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "overseer.goals.planner.command", made)
     goal = goals.create(fleet, "The goal", "--verify", "test -e part-1 && echo reached")
     daemon = Daemon(fleet)
-    # The daemon ticks by itself; and when it is told to, and then it is waited for.
+    # The daemon ticks by itself, and on request, in which case the command waits for it.
     goals.wait_for(fleet, lambda: goals.events(fleet, "assignment.active"))
     asked = fleet.llmc("overseer", "tick", "--now", "--reason", "look", "--json").json
     assert asked["ok"]
     record = json.loads((fleet.root / ".llmc/overseer/tick.json").read_text())
     assert record["pid"] == fleet.daemon_pid(), "the daemon's own tick"
 
-    # No sign of life: it is stalled, asked, and that is in the history; nobody else is told of it.
+    # No sign of life: it is stalled, nudged, and that is in the history; the user is not notified.
     goals.wait_for(fleet, lambda: len(goals.log_of(fleet.marks / "codes").split()) == len(calls))
     goals.wait_for(fleet, lambda: goals.events(fleet, "work.reported"))
-    # It may have been asked once while its commands ran; the one after its last sign of life counts.
+    # It may have been nudged once while its commands ran; the nudge after its last sign of life counts.
     nudge = goals.wait_for(fleet, lambda: _unheeded_nudge(fleet, goal))
     given = assignment(fleet, goal, "S1.1.1")
     assert re.fullmatch(r"agent:auto:worker:auto-\d+", given.session_key)
     row = state(fleet)["workers"][given.session_key.rpartition(":")[2]]
     assert (given.session_id, given.run_id) == (row["claude_session_id"], row["assignment"]["task_id"])
     began = row["assignment"]["since_unix"]
-    assert began <= given.last_observed_activity_at < nudge.ts, "what it did itself, and nothing of ours"
+    assert began <= given.last_observed_activity_at < nudge.ts, "its own activity, none of ours"
     assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
-    # A tick tells the event log at its end.
+    # A tick writes to the event log at its end.
     assert goals.wait_for(fleet, lambda: fleet.events("goal_stalled"))[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out
     assert re.search(r"^  sent +status check to the worker .* ago", why, re.MULTILINE)
     assert "evidence" in why
     assert "halfway" in why
-    assert not told.exists(), "an agent was asked, no person"
+    assert not told.exists(), "an agent was asked, not the user"
     assert not fleet.events("goal_asked")
     reported = [row for row in goals.events(fleet, "work.reported") if row["workNodeId"] == "S1.1.1"]
-    assert len(reported) == 1, "twice the same is one report, and our nudge is none"
+    assert len(reported) == 1, "a repeated report counts once, and our nudge is not a report"
     _is_told_whole(fleet, goal)
     codes = (fleet.marks / "codes").read_text().split()
-    assert codes == ["3"] * len(calls), "none of that is for agents"
+    assert codes == ["3"] * len(calls), "none of these commands is available to agents"
 
-    # It goes on by itself, and lands; the next one asks, and a person is told over what is configured.
+    # It continues by itself, and lands; the next one asks, and the user is notified as configured.
     (fleet.marks / "go").touch()
     (question,) = goals.wait_questions(fleet)
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
@@ -277,12 +277,12 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert (checked["data"]["passed"], checked["data"]["commit"]) == (True, fleet.git("rev-parse", "main"))
     assert "reached" in (fleet.root / "logs/criteria.log").read_text()
     handoff = fleet.llmc("goal", "handoff", goal).out
-    assert "by hand; why: two formats (S1.1.1)" in handoff, "what was decided is not lost with the merge"
+    assert "by hand; why: two formats (S1.1.1)" in handoff, "its decisions survive the merge"
     assert daemon.stop() == 0
 
 
 def _is_told_whole(fleet: Fleet, goal_id: str) -> None:
-    """What the options of a report say is in the goal's record, and can be traced to the message it was made in."""
+    """What a report's options say is in the goal's record, and can be traced to its message."""
     shown = goals.shown(fleet, goal_id)
     about = {"workNodeId": "S1.1.1"}
     assert shown["decisions"] == [{**about, "decision": "by hand", "rationale": "two formats"}]
@@ -300,7 +300,7 @@ def _is_told_whole(fleet: Fleet, goal_id: str) -> None:
 
 
 def _unheeded_nudge(fleet: Fleet, goal_id: str) -> Any:
-    """A nudge that was sent, with no sign of life of the agent since."""
+    """A nudge that was sent, with no sign of life from the agent since."""
     for one in store(fleet).view(goal_id).assignments.values():
         for sent in one.dispatch_history:
             if (

@@ -1,4 +1,4 @@
-"""kill -9 while goals are driven: each leaf lands once, each word is typed once, and what is taken back is never half done."""
+"""kill -9 while goals are driven: leaves land once, messages are typed once, no withdrawal is half done."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from tests.support.plans import COMMIT, ledger, tasks_of
 
 
 def again(number: int) -> str:
-    """A commit that a leaf which is done once more would make once more."""
+    """A commit that is made again if its leaf is done again."""
     return f"@sh echo x >> part-{number}; git add part-{number}; {COMMIT} 'Part {number}'"
 
 
@@ -31,7 +31,7 @@ def assignments(fleet: Fleet, goal_id: str) -> list[Assignment]:
 
 
 def unsettled(fleet: Fleet, goal_id: str) -> list[Dispatch]:
-    """Intents of which nobody knows what became of them."""
+    """Intents without a known outcome."""
     sent = [entry for one in assignments(fleet, goal_id) for entry in one.dispatch_history]
     return [entry for entry in sent if entry.result is Result.PENDING]
 
@@ -41,7 +41,7 @@ def assert_each_once(fleet: Fleet, goal_id: str, numbers: range) -> None:
     assert Counter(goals.parts(fleet)) == Counter(numbers), "each leaf lands exactly once"
     rows = ledger(fleet)
     subjects = {row["task"]: row["subject"] for row in rows if row["action"] == "claimed"}
-    # A claim may be written down as completed once more after a crash; it is one all the same.
+    # After a crash, a claim may be recorded as completed twice; it is still one claim.
     ended = {(row["task"], row["claim"]) for row in rows if row["action"] == "completed"}
     done = Counter(subjects[task] for task, _ in ended)
     assert set(done.values()) == {1}, done
@@ -49,7 +49,7 @@ def assert_each_once(fleet: Fleet, goal_id: str, numbers: range) -> None:
     assert not unsettled(fleet, goal_id), "no intent is left"
     sent = [entry for one in assignments(fleet, goal_id) for entry in one.dispatch_history]
     taken = {(row["dispatch"], row["task"]) for row in rows if row["action"] == "claimed"}
-    assert len({dispatch for dispatch, _ in taken}) == len(taken), "one task for each dispatch"
+    assert len({dispatch for dispatch, _ in taken}) == len(taken), "one task per dispatch"
     assert {dispatch for dispatch, _ in taken} <= {entry.dispatch_id for entry in sent}
     assert {task["status"] for task in tasks_of(fleet).values()} <= {"completed"}
 
@@ -77,18 +77,18 @@ def run(fleet: Fleet, seed: int, leaves: int, kills: int, workers: int) -> None:
 @pytest.mark.soak
 @pytest.mark.req("3-030", "3-077", "3-022")
 def test_random_kills_of_the_daemon_that_drives_a_goal(scripted: Fleet) -> None:
-    """Break: leave an accept that a kill interrupted as it is (`finish_interrupted`); the goal never gets to its end."""
+    """Break: do not finish an interrupted accept (`finish_interrupted`); the goal never completes."""
     run(scripted, seed=1, leaves=4, kills=2, workers=2)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
 def test_eight_leaves_three_workers_and_five_kills(scripted: Fleet, seed: int) -> None:
-    """Break: as above; more of them."""
+    """Break: as above, with more of both."""
     run(scripted, seed=seed, leaves=8, kills=5, workers=3)
 
 
-#: each is a word of a person that takes back a leaf whose work is just landing, and where its daemon dies
+#: each is a user command that withdraws a leaf whose work is just landing, and where its daemon dies
 LANDING = [
     ("cancel", "accept.validate:after"),
     ("override", "accept.land:before"),
@@ -104,7 +104,7 @@ EVERY_LANDING = [
 @pytest.mark.req("3-X15", "3-X22", "3-122")
 @pytest.mark.parametrize("cases", in_soak(LANDING, EVERY_LANDING), ids=["some", "all"])
 def test_what_is_taken_back_while_it_lands(scripted: Fleet, cases: list[tuple[str, str]]) -> None:
-    """Break: start a worker over whose work is about to land (`_let_go` without its look at `record.accept`)."""
+    """Break: reset a worker whose work is about to land (`_let_go` without its check of `record.accept`)."""
     fleet = goals.set_up(scripted, **{"auto.concurrency": "1"})
     for number, (word, fault) in enumerate(cases, 1):
         only = plan([[leaf(number, again(number))]])
@@ -112,27 +112,25 @@ def test_what_is_taken_back_while_it_lands(scripted: Fleet, cases: list[tuple[st
         goal = goals.create(fleet)
         daemon = Daemon(fleet, LLMC_FAULT=f"{fault}:kill")
         assert daemon.ends() == -signal.SIGKILL, daemon.said
-        assert at_work(fleet), "its accept has begun"
+        assert at_work(fleet), "its accept has started"
         more = take_back(fleet, goal, word, number + 100)
-        assert at_work(fleet), "nobody touches what lands"
+        assert at_work(fleet), "nothing touches a landing"
         daemon = Daemon(fleet)
         wait_for(fleet, lambda number=number: number in goals.parts(fleet))
         wait_for(fleet, lambda: not at_work(fleet))
-        if (
-            word != "cancel"
-        ):  # of that nothing is wanted any more; what was as good as landed is there all the same
+        if word != "cancel":  # nothing else is wanted; what had almost landed still lands
             goals.wait_status(fleet, goal)
         goals.wait_for(fleet, lambda goal=goal: not unsettled(fleet, goal))
         assert daemon.stop() == 0
         landed = Counter(goals.parts(fleet))
         assert landed[number] == 1, f"{word}, {fault}: landed, and once"
-        assert all(landed[part] == 1 for part in more), "what came in its place is done, too"
+        assert all(landed[part] == 1 for part in more), "what replaced it is done, too"
     done = {(row["task"], row["claim"]) for row in ledger(fleet) if row["action"] == "completed"}
     assert len(done) == len(goals.parts(fleet))
 
 
 def take_back(fleet: Fleet, goal: str, word: str, other: int) -> list[int]:
-    """What a person says; the parts that are to be done in its place."""
+    """What the user does; returns the parts that are done instead."""
     match word:
         case "cancel":
             fleet.llmc("goal", "cancel", goal)
@@ -144,7 +142,7 @@ def take_back(fleet: Fleet, goal: str, word: str, other: int) -> list[int]:
             fleet.llmc("goal", "pause", goal)
             if (
                 goals.status(fleet, goal) == "paused"
-            ):  # else it was all that was left, and the goal is completed
+            ):  # otherwise it was the last one, and the goal is completed
                 fleet.llmc("goal", "resume", goal)
         case _:
             file = fleet.dir / "other.json"
@@ -158,7 +156,7 @@ def take_back(fleet: Fleet, goal: str, word: str, other: int) -> list[int]:
 
 
 def typed(fleet: Fleet, dispatch_id: str) -> int:
-    """How often a word was taken, as a turn or folded into one."""
+    """How often a message was received, as a turn or folded into one."""
     mark = f"goal-{dispatch_id.lower()}"
     turns = Counter(header_id(text) for text in fleet.user_turns())
     return max(
@@ -182,9 +180,9 @@ def typed(fleet: Fleet, dispatch_id: str) -> int:
     ids=["some", "all"],
 )
 def test_a_word_is_typed_once_for_its_dispatch(scripted: Fleet, faults: list[str]) -> None:
-    """A person's own worker is talked to, and whoever types is killed on the way.
+    """The user's own worker gets messages, and the process that types is killed on the way.
 
-    Break: `_send` without its look at what was delivered.
+    Break: `_send` without its check of what was delivered.
     """
     policy = {
         "overseer.goals.policy.allow_agents": '["auto", "adam"]',
@@ -203,7 +201,7 @@ def test_a_word_is_typed_once_for_its_dispatch(scripted: Fleet, faults: list[str
     made = plan(tasks, deps=chain)
     fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
     fleet.up()
-    fleet.kill_daemon()  # the session stays, and each command ticks itself
+    fleet.kill_daemon()  # the session stays, and each command ticks by itself
     goal = goals.create(fleet)
     step: tuple[str, ...] = ("overseer", "tick")
     for node, fault in zip(ids, faults, strict=True):

@@ -1,4 +1,4 @@
-"""Goals as somebody meets them who has only read the guide: on a terminal, with slips, and with nobody at work yet."""
+"""Goals for a user who has only read the guide: on a terminal, with mistakes, and with no workers yet."""
 
 import json
 import re
@@ -16,7 +16,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_a_goal_on_a_narrow_terminal(scripted: Fleet) -> None:
-    """Break: hand an empty colour to click in `paint`."""
+    """Break: pass an empty color to click in `paint`."""
     fleet = scripted.set_up()
     goal_id = created(fleet, "Import CSV files", "--budget", "20")
     planned(fleet, goal_id)
@@ -32,7 +32,7 @@ def test_a_goal_on_a_narrow_terminal(scripted: Fleet) -> None:
 
 
 def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet) -> None:
-    """Break: `view` in place of `readable` in Reader.views, no `except` in Desk.read, or let `clean` pass a float."""
+    """Break: `view` for `readable` in Reader.views, no `except` in Desk.read, or let `clean` pass a float."""
     fleet = goals.set_up(scripted)
     for odd in ("nan", "inf", "-1"):
         assert odd in fleet.llmc("goal", "create", "--title", "x", "--no-plan", "--budget", odd, code=2).err
@@ -91,7 +91,7 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
     daemon = Daemon(fleet)
     asked = goals.wait_questions(fleet)
     assert [one["workNodeId"] for one in asked] == ["S1.1.1"]
-    assert len({row["task_id"] for row in fleet.events("task_failed")}) > 1, "it was tried again"
+    assert len({row["task_id"] for row in fleet.events("task_failed")}) > 1, "it was retried"
     assert fleet.events("auto_failed") == []
     fleet.llmc("work", "done", "S1.1.1", "--goal", goal_id)
     goals.wait_status(fleet, goal_id)
@@ -110,9 +110,9 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     goal_id = asked.json["goalId"]
     off = "goals are disabled; to enable them: llmc config set overseer.goals.enabled true"
     assert off in asked.err
-    assert "budget" not in asked.err, "there are prices without any in config.toml"
+    assert "budget" not in asked.err, "prices are known without any in config.toml"
     looks = (("goal", "list"), ("goal", "show"), ("goal", "show", goal_id), ("overseer", "why", goal_id))
-    assert fleet.llmc("goal", "show").out == fleet.llmc("goal", "show", goal_id).out, "the only one"
+    assert fleet.llmc("goal", "show").out == fleet.llmc("goal", "show", goal_id).out, "the only goal"
     for look in looks:
         assert off in fleet.llmc(*look).err
     assert off in fleet.llmc("up", "--auto", "--detach").err
@@ -125,11 +125,11 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     assert "need auto mode" in fleet.llmc("overseer", "status").out
     fleet.llmc("down")
     fleet.llmc("goal", "pause", goal_id)
-    assert fleet.llmc("goal", "list").err == "", "nothing is waited for"
+    assert fleet.llmc("goal", "list").err == "", "no goal is waiting"
 
 
 def test_slips_of_somebody_new(scripted: Fleet) -> None:
-    """Break: see each line; a goal that is reached is in the way of the next one without `over` in `view_with`."""
+    """Break: see each line; without `over` in `view_with`, a completed goal is in the way of the next one."""
     fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
     made = fleet.dir / "plan.json"
     made.write_text(json.dumps(plan([[leaf(1), leaf(2)]])))
@@ -137,23 +137,23 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     for part in ("S1.1.1", "S1.1.2"):
         fleet.llmc("work", "done", part, "--commit", f"c-{part}")
     assert goals.status(fleet, first) == "completed"
-    # What a person finished counts on every level, with its evidence.
+    # What the user finished counts on every level, with its evidence.
     text = fleet.llmc("goal", "handoff", first).out
     assert re.search(r"### The goal as a whole\n[^#]*`c-S1.1.1`, `c-S1.1.2`", text), text
     assert "Planned by hand.\n" in text
-    # Every plan has such ids: who works at the second goal does not mean the first, unless it is to be opened again.
+    # Plans share such ids: one that is open in the second goal does not mean the first, except to reopen it.
     second = goals.create(fleet, "Second", "--from", str(made))
     assert fleet.llmc("work", "done", "S1.1.1", "--json").json["goalId"] == second
     assert "is in the plans of 2 goals" in fleet.llmc("work", "reopen", "S1.1.1", "--reason", "x", code=2).err
-    # The same plan again is no news.
+    # The same plan again changes nothing.
     again = fleet.llmc("goal", "plan", second, "--replan", "--from", str(made)).out
     assert "the plan did not change" in again
     assert "added" not in again
-    # A goal that is given up is not a goal that is reached.
+    # A cancelled goal is not a completed goal.
     fleet.llmc("goal", "cancel", second)
     row = next(one for one in fleet.llmc("goal", "list", "--json").json["goals"] if one["goalId"] == second)
     assert (row["percent"], row["done"], row["total"]) == (50, 1, 2)
-    # What cannot be kept is refused, and what is no plan is named as what it is.
+    # What cannot be stored is refused, and an invalid plan is reported as such.
     fleet.llmc("goal", "update", first, "--title", " ", code=2)
     assert "not valid UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
     made.write_text("[]")
@@ -170,7 +170,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
 
 
 def _a_damaged_file(fleet: Fleet) -> None:
-    """Whoever writes into it is told that it was set aside."""
+    """The next writer is told that it was set aside."""
     (fleet.root / ".llmc/overseer/store.db").write_bytes(b"no database " * 1000)
     assert "is damaged" in fleet.llmc("doctor", code=None).out
     assert "safe mode" in fleet.llmc("goal", "create", "--title", "x", "--no-plan").err

@@ -1,5 +1,6 @@
-"""What a goal promises from the command line: it knows its repository, asks where it was told to, and is not completed
-before it is reached."""
+"""What a goal promises on the command line: it knows its repository, asks where it should,
+and completes only when its criteria are met.
+"""
 
 import json
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     goal, problem = made["goalId"], made["problem"]
     assert (made["planned"], "3 attempts" in problem) == (False, True)
 
-    # What the planner was told of the repository is kept with the goal, without the secret.
+    # What the planner was told about the repository is stored with the goal, without the secret.
     kept = goals.shown(fleet, goal)
     for text in (prompt.read_text(), kept["repoContextSnapshot"]):
         assert "make test" in text
@@ -66,7 +67,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     where = {"channel": "command", "to": "ada", "thread": "t1", "account": ""}
     assert kept["origin"]["originDeliveryContext"] == where
 
-    # A person is asked: in the inbox, on the attention list, and where the goal came from; and is told once.
+    # The user is asked: in the inbox, on the attention list, where the goal came from; and notified once.
     (question,) = questions(fleet)
     assert (question["id"], question["kind"], question["options"]) == (
         goal,
@@ -82,7 +83,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     assert (asked["goal_id"], asked["deliver"]) == (goal, where)
     assert types(fleet, goal) == ["goal.created", "plan.failed", "goal.asked"]
 
-    # Their answer goes to the planner; made, planned, kept, given out: in that order, each in the log.
+    # The answer goes to the planner; created, planned, saved, sent: in that order, each in the log.
     good.write_text(EXAMPLE.read_text())
     fleet.llmc("goal", "pause", goal)
     fleet.llmc("overseer", "answer", goal, "only the parser")
@@ -90,7 +91,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     assert (questions(fleet), attention(fleet)) == ([], [])
     assert goals.shown(fleet, goal)["phases"][0]["acceptanceCriteria"] == ["All its tasks are done."]
     fleet.llmc("overseer", "tick")
-    assert tasks_of(fleet) == {}, "nothing is given out of a paused goal"
+    assert tasks_of(fleet) == {}, "a paused goal sends nothing"
     fleet.llmc("goal", "resume", goal)
     assert len(tasks_of(fleet)) == 1
     order = ["goal.created", "plan.generated", "assignment.queued", "dispatch.intended", "dispatch.accepted"]
@@ -99,7 +100,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
 
 @pytest.mark.req("3-058", "3-062", "3-104")
 def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
-    """Break: `is_reached` that returns True; `_with_goal` that takes the plan's criteria only where there are none."""
+    """Break: `is_reached` returns True; `_with_goal` takes the plan's criteria only where there are none."""
     fleet = goals.set_up(scripted)
     plan = fleet.dir / "plan.md"
     plan.write_text(PLAN)
@@ -116,7 +117,7 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     (given,) = fleet.llmc("overseer", "export").json["assignments"].values()
     assert (given["recoveryPolicy"], given["idleAfterMs"]) == ("nudge", 2_700_000)
 
-    # The plan is done, and the goal is not: what fails is asked about.
+    # The plan is done, but the goal is not reached: llmc asks about what fails.
     fleet.llmc("work", "done", "T1.1", "--summary", "by hand")
     shown = goals.shown(fleet, goal)
     assert (shown["status"], shown["percent"], shown["checked"]["passed"]) == ("active", 100, False)
@@ -127,9 +128,9 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     assert "`test -e done.txt` failed with exit code 1" in attention(fleet)[0]["text"]
     assert "is not one of the options" in fleet.llmc("overseer", "answer", goal, "hm", code=2).err
     fleet.llmc("overseer", "tick")
-    assert types(fleet, goal).count("goal.checked") == 1, "nothing is run again unasked"
+    assert types(fleet, goal).count("goal.checked") == 1, "nothing runs again without asking"
 
-    # What was missing lands, and it is checked again; what no command can show is left to a person.
+    # What was missing lands, and the goal is checked again; what no command can verify is left to the user.
     fleet.commit("done.txt", "yes\n", "Done")
     fleet.llmc("overseer", "answer", goal, "1")
     shown = goals.shown(fleet, goal)
@@ -139,7 +140,7 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
     handoff = fleet.llmc("goal", "handoff", goal).out
     assert "tests: `true` (passed), `test -e done.txt` (passed)" in handoff
 
-    # Opened again, nothing that was found counts; a person may complete it all the same.
+    # After reopening, earlier results do not count; the user may still complete it.
     fleet.llmc("goal", "update", goal, "--verify", "false")
     fleet.llmc("work", "reopen", "T1.1", "--reason", "too slow")
     fleet.llmc("work", "done", "T1.1")
@@ -151,9 +152,9 @@ def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
 
 @pytest.mark.req("3-116")
 def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
-    """A daemon in auto mode that does a task of its own has no lane for goals: no tick, no timer, no dispatch.
+    """A daemon in auto mode with a task of its own has no lane for goals: no tick, no timer, no dispatch.
 
-    Break: `enabled` true by default; or `update` of the lane that does not look at it.
+    Break: `enabled` true by default; or `update` of the lane ignores it.
     """
     fleet = auto.set_up(scripted)
     plan = fleet.dir / "plan.md"
@@ -166,7 +167,7 @@ def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
     assert "goals.enabled" in fleet.llmc("overseer", "tick", code=3).err
     assert daemon.stop() == 0
     assert auto.landed(fleet) == [1]
-    assert list(tasks_of(fleet)) == ["1"], "nothing was given out"
+    assert list(tasks_of(fleet)) == ["1"], "nothing was sent"
     assert types(fleet, goal) == before
     assert not (fleet.root / ".llmc/overseer/tick.json").exists()
     assert "goals enabled" not in goals.log_of(fleet.root / "logs/goals.log")

@@ -1,4 +1,4 @@
-"""Goals with a real daemon: planned, given out, watched, driven to their end."""
+"""Goals with a real daemon: planned, sent to workers, watched, and completed."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.support.goals import leaf, plan
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_both_agents_do_a_goal(fleet: Fleet) -> None:
-    """The real client plans it, too. Break: leave GoalsLane out of the daemon, or give an answer to nobody."""
+    """The real client plans it, too. Break: leave GoalsLane out of the daemon, or drop an answer."""
     goals.set_up(fleet)
     asked = fleet.marks / "asked"
     question = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
@@ -27,7 +27,7 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     daemon = Daemon(fleet)
     (one,) = goals.wait_questions(fleet, timeout_s=100)
     assert "Which colour?" in json.dumps(one)
-    # Its worker has its conversation and what it did so far, and goes on with them.
+    # Its worker keeps its conversation and its work so far, and continues.
     (at,) = fleet.events("task_assigned")
     fleet.wait(at["worker"], "needs_input")
     assert fleet.status(at["worker"])["task_id"] == at["task_id"]
@@ -35,13 +35,13 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     goals.wait_status(fleet, goal, timeout_s=100)
     assert goals.parts(fleet) == [1, 2], "the second phase waits for the first"
     assert any("Blue, like the sky" in text for text in fleet.user_turns())
-    assert len(fleet.events("task_assigned")) == 2, "nobody began it over"
+    assert len(fleet.events("task_assigned")) == 2, "it was not started over"
     assert not fleet.events("task_released")
     assert fleet.llmc("overseer", "inbox", "--json").json["questions"] == []
     assert daemon.stop() == 0
 
 
-#: tasks of each phase, by how many subtasks they have; the large one has 20
+#: tasks per phase, by number of subtasks; the large plan has 20
 SMALL = [[1, 1, 1], [1]]
 LARGE = [[2, 2, 3], [2, 2, 2], [3, 2, 2]]
 
@@ -49,10 +49,10 @@ LARGE = [[2, 2, 3], [2, 2, 2], [3, 2, 2]]
 @pytest.mark.soak
 @pytest.mark.parametrize("sizes", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large")])
 def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]]) -> None:
-    """A worker that is silent, Enters that are swallowed, a task that fails twice, a daemon that is killed between a task
-    file and the note of it, a question that is answered later.
+    """A silent worker, swallowed Enters, a task that fails twice, a daemon that is killed between a task file
+    and its record, a question that is answered late.
 
-    Break: leave a step out of the ladder, the look for a task file of the same dispatch, or the answer.
+    Break: leave out a step of the ladder, the search for a task file of the same dispatch, or the answer.
     """
     fleet = goals.set_up(scripted, **{"auto.concurrency": "3", "overseer.goals.idle_after": "6s"})
     here = fleet.marks

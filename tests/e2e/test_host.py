@@ -1,4 +1,4 @@
-"""Two roots in one daemon process: each has its own work, its own records, its own trouble and its own end."""
+"""Two roots in one daemon process: each has its own work, records, failures and end."""
 
 import json
 import signal
@@ -52,10 +52,11 @@ def host_of(*fleets: Fleet) -> "Iterator[subprocess.Popen[str]]":
 
 
 def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
-    """Break: one logger for the process; or rounds of a lane that are anybody's; or a lock for all post-accept commands;
-    or a `down` that signals the process of the root."""
+    """Break: use one logger for the process; share a lane's rounds between roots; use one lock for all
+    post-accept commands; or let `down` signal the root's process.
+    """
     one, two = set_up(scripted), set_up(other)
-    # The first root's post-accept command hangs: a thread of its lane stands still until somebody lets it go on.
+    # The first root's post-accept command hangs: a thread of its lane blocks until the test lets it continue.
     gate, hangs = one.dir / "go", one.dir / "hangs"
     one.configure({"auto.post_accept_command": f"touch {hangs}; {until(gate)}"})
     two.configure({"auto.post_accept_command": "true"})
@@ -67,12 +68,12 @@ def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
         assert registration(one)["instance_id"] != registration(two)["instance_id"]
         wait_until(hangs.exists)
         wait_until(lambda: bool(two.events("task_completed")))
-        # It hangs; the other one takes the next task, and lands it.
+        # It hangs; the other root takes the next task, and lands it.
         add(two, 2, commit(2))
         wait_until(lambda: statuses(two)["2"] == "completed")
         beats = [json.loads((f.root / HEARTBEAT).read_text()) for f in (one, two)]
         assert [beat["instance_id"] for beat in beats] == [registration(f)["instance_id"] for f in (one, two)]
-        # One stops, in order; the other goes on, in the same process.
+        # One stops cleanly; the other continues, in the same process.
         gate.touch()
         one.llmc("down")
         assert not one.has_daemon()
@@ -88,7 +89,7 @@ def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
         wait_until(lambda: statuses(two)["3"] == "completed")
         for fleet, stranger in ((one, two), (two, one)):
             assert str(stranger.root) not in json.dumps(log(fleet))
-        # The place is free: a daemon of its own can take the root over.
+        # The root is free: a daemon of its own can take it over.
         one.up()
         assert registration(one)["pid"] != host.pid
         host.send_signal(signal.SIGTERM)
@@ -99,14 +100,14 @@ def test_two_roots_in_one_process(scripted: Fleet, other: Fleet) -> None:
 
 
 def test_a_daemon_that_accepts_no_request_gets_a_signal(scripted: Fleet) -> None:
-    """Break: only ask; or obey a request that names another daemon."""
+    """Break: only send a request; or obey a request that names another daemon."""
     fleet = scripted.set_up("adam")
     fleet.up()
     request = fleet.root / ".llmc/stop.json"
     request.write_text(json.dumps({"instance_id": "a former daemon", "signal": "SIGTERM"}))
     fleet.llmc("add", "bert")
     wait_until(lambda: "bert: " in (fleet.root / "logs/daemon.out").read_text())
-    assert request.exists(), "the daemon was woken, and did not take it"
+    assert request.exists(), "the daemon was woken, and did not accept it"
     (fleet.root / ".llmc/run/wake.sock").unlink()
     fleet.llmc("down")
     assert not fleet.has_daemon()

@@ -1,4 +1,4 @@
-"""Text of others in every place that llmc shows: nothing of it acts on a terminal, and no command breaks on it."""
+"""Untrusted text wherever llmc shows it: none of it acts on a terminal, and no command breaks on it."""
 
 import itertools
 import json
@@ -19,14 +19,14 @@ from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, node
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 
-#: the same as bytes of a name or a command line: what is no UTF-8 is a byte instead of half an emoji
+#: the same as bytes of a name or a command line: invalid UTF-8 is a byte instead of half an emoji
 NAME = HOSTILE.replace("\ud83d", "\udcff")
-#: and without: what msgspec reads
+#: and without it: what msgspec reads
 TEXT = HOSTILE.replace("\ud83d", "")
 LONG = HOSTILE + "x" * 10_000
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -F"
 
-#: they wait, become another program, or make a fleet of their own; what they print is tested elsewhere
+#: they wait, become another program, or create their own fleet; their output is tested elsewhere
 LEFT_OUT = {
     *(
         "up",
@@ -43,9 +43,9 @@ LEFT_OUT = {
         "completion",
     ),
 }
-#: they need the agents, or end what the other commands show, and come last
+#: they need the agents, or remove what the other commands show, so they come last
 LAST = ("peek", "review", "accept", "undo", "rebase", "pick", "message", "reset", "nuke", "trash prune")
-#: options that make a command return, or ask nobody
+#: options that make a command return, or skip its question
 MORE = {
     "undo": ["--yes"],
     "nuke": ["--yes"],
@@ -55,7 +55,7 @@ MORE = {
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, click.Command]]:
-    """Every command that can be called, by its words."""
+    """Every command that can be called, with its full name."""
     found: list[tuple[str, click.Command]] = []
     with context(group) as ctx:
         for name in group.list_commands(ctx):
@@ -69,7 +69,7 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, cl
 
 
 def calls(words: str, command: click.Command, known: dict[str, str], every: bool) -> list[list[str]]:
-    """Command lines of one command: with the real names of things, and with hostile ones; not `every`: one of each."""
+    """Command lines of one command: with real names and with hostile ones; unless `every`, one of each."""
     named = [p for p in command.params if isinstance(p, click.Argument)]
     flags = {option for p in command.params for option in p.opts}
     real = [known.get(p.name or "", "1") for p in named]
@@ -89,7 +89,7 @@ def calls(words: str, command: click.Command, known: dict[str, str], every: bool
 
 
 def once(found: list[tuple[str, click.Command]]) -> list[tuple[str, click.Command]]:
-    """Without what is the same command by another name."""
+    """Without aliases of the same command."""
     by_what = {one.callback: (words, one) for words, one in found}
     return [pair for pair in found if pair in by_what.values()]
 
@@ -97,9 +97,9 @@ def once(found: list[tuple[str, click.Command]]) -> list[tuple[str, click.Comman
 @pytest.mark.soak
 @pytest.mark.parametrize("every", [False, True], ids=["some", "all"])
 def test_no_command_lets_hostile_text_through(scripted: Fleet, every: bool) -> None:
-    """Break: print a subject, a name, a reason, a log or a diff past `say` and its like; json.dumps as it is.
+    """Break: print a subject, a name, a reason, a log or a diff past `say` and its like; plain json.dumps.
 
-    On a terminal: keep `ESC[8m` of others; a coloured diff of hostile content.
+    On a terminal: keep an `ESC[8m` from untrusted text; or color a diff of hostile content.
     """
     known = hostile_fleet(scripted)
     scripted.env["GIT_PAGER"] = "cat"
@@ -115,7 +115,7 @@ def test_no_command_lets_hostile_text_through(scripted: Fleet, every: bool) -> N
     only_our_colours(scripted, ["review", "adam"])
     for words, one in last:
         lines = calls(words, one, known, every)
-        if words == "undo":  # the first accepts name the files that are in the way
+        if words == "undo":  # the first accepts name the files in the way
             scripted.git("clean", "-fdq", cwd=scripted.worktree("adam"))
             lines = [["accept", "adam"], *lines[:1]]
             if not every:
@@ -123,7 +123,7 @@ def test_no_command_lets_hostile_text_through(scripted: Fleet, every: bool) -> N
                     only_our_colours(scripted, line)
                 continue
         lets_nothing_through(scripted, words, lines)
-    assert landed(scripted) == 4  # it was landed, and undone
+    assert landed(scripted) == 4  # it landed, and was undone
 
 
 def lets_nothing_through(fleet: Fleet, words: str, lines: list[list[str]]) -> None:
@@ -137,7 +137,7 @@ def lets_nothing_through(fleet: Fleet, words: str, lines: list[list[str]]) -> No
                 json.loads(text)
 
 
-#: what is looked at on a terminal with colours
+#: shown on a terminal with colors
 SHOWN = (
     ["status"], ["tasks", "list"], ["tasks", "show", "1"], ["events"], ["trash", "list"], ["digest"], ["logs", "adam"],
     ["goal", "list"], ["usage"], ["notify", "list"],
@@ -150,7 +150,7 @@ def only_our_colours(fleet: Fleet, line: list[str]) -> None:
     ours = re.sub(r"\r((?:  )?[a-z0-9 ]+ \.\.\.( \d+s)?|)\x1b\[K", "", ours)  # a step that counts its seconds
     assert not acts_on_a_terminal(ours), (line, ours[-2000:])
     assert "bug in llmc" not in shown, shown
-    assert line[0] != "logs" or ("hidden" in shown and "[8m" not in shown)  # colours of programs are dropped
+    assert line[0] != "logs" or ("hidden" in shown and "[8m" not in shown)  # colors of programs are dropped
 
 
 def _left_out(words: str) -> bool:
@@ -166,11 +166,11 @@ def test_nor_on_a_terminal_with_colours(scripted: Fleet) -> None:
     scripted.env["GIT_PAGER"] = "cat"
     for line in (*SHOWN, ["review", "adam"], ["accept", "adam"], ["undo", "--yes"]):
         only_our_colours(scripted, line)
-    assert landed(scripted) == 4  # it was landed, and undone
+    assert landed(scripted) == 4  # it landed, and was undone
 
 
 def test_a_harmless_diff_keeps_the_colours_of_git(scripted: Fleet) -> None:
-    """Break: always without colours; or colours where the content has escape sequences of its own."""
+    """Break: never use colors; or use them where the content has its own escape sequences."""
     scripted.set_up("adam", "baker")
     scripted.env["GIT_PAGER"] = "cat"
     scripted.up("--no-patrol")
@@ -195,7 +195,7 @@ def test_half_an_emoji_in_the_state(scripted: Fleet) -> None:
 
 
 def hostile_fleet(fleet: Fleet) -> dict[str, str]:
-    """Hostile text wherever others can put it; the names of things for the command lines."""
+    """Hostile text wherever others can put it; returns the names for the command lines."""
     fleet.set_up(
         "adam", "baker", config={"auto.task_list_id": "l", "auto.tasks_root": str(fleet.dir / "tasks")}
     )
@@ -307,7 +307,7 @@ def _hostile_goal(fleet: Fleet) -> str:
 
 
 def in_state(fleet: Fleet, **fields: str) -> None:
-    """Fields of adam's record, as a state from another hand could have them."""
+    """Fields of adam's record, as in a state written by something else."""
     file = fleet.root / "state.json"
     state = json.loads(file.read_text())
     state["workers"]["adam"].update(fields)
@@ -315,7 +315,7 @@ def in_state(fleet: Fleet, **fields: str) -> None:
 
 
 def test_the_list_of_what_is_left_out_is_no_longer_than_needed() -> None:
-    """Break: a command that is left out here and does not exist."""
+    """Break: leave out a command that does not exist."""
     every = {words for words, _ in leaves(cli)}
     groups = set(itertools.chain.from_iterable([words.split()[:1] for words in every]))
     assert LEFT_OUT - every - groups == set()

@@ -13,7 +13,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def test_an_idle_daemon_uses_no_processor_time(scripted: Fleet) -> None:
-    """Break that fails it: let the daemon's own locks wake it (Project.in_daemon)."""
+    """Break: let the daemon's own locks wake it (Project.in_daemon)."""
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol", cold=True)
     scripted.llmc("message", "adam", "hello")
@@ -28,4 +28,4 @@ def test_an_idle_daemon_uses_no_processor_time(scripted: Fleet) -> None:
     wait_until(quiet_for_a_second, 20)
     before = cpu_ticks(pid)
     time.sleep(2)
-    assert cpu_ticks(pid) - before <= 1, "the daemon is busy with nothing"
+    assert cpu_ticks(pid) - before <= 1, "the daemon is busy doing nothing"

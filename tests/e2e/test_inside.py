@@ -1,4 +1,4 @@
-"""`llmc` inside a contained agent: what any agent may do works through its inbox. Nothing else does, in no disguise."""
+"""`llmc` inside a contained agent: what agents may do works through its inbox; nothing else does."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ BOTH_IN_SOAK = [
 
 
 def said(fleet: Fleet, *commands: str) -> list[tuple[int, str]]:
-    """The exit code and the output of each command of adam's agent, errors too. Its work then waits for a review."""
+    """The exit code, output and errors of each command of adam's agent. Its work then waits for review."""
     steps = [
         f"( {command} ) > said{number} 2>&1; echo $? > code{number}"
         for number, command in enumerate(commands)
@@ -98,7 +98,7 @@ def forged_items(fleet: Fleet) -> list[str]:
     return [item["who"] for item in items if item["kind"] == "forged"]
 
 
-#: what no sender makes, and what a sender makes for another worker or another launch
+#: what no sender creates, and what a sender creates for another worker or another launch
 FORGED = """
     import json, os, socket, time
     inbox, mark, wake = (os.environ["LLMC_" + name] for name in ("INBOX", "INSTANCE", "WAKE"))
@@ -147,8 +147,10 @@ FORGED = """
 
 
 def test_nothing_that_an_agent_makes_up_is_believed(scripted: Fleet) -> None:
-    """And nothing of it holds up the daemon. Break: believe the name in a file, read every file of the inbox at once,
-    open what is no plain file, or take the task of an earlier launch.
+    """And none of it blocks the daemon.
+
+    Break: trust the name in a file, read the whole inbox at once, open something that is not a regular file,
+    or take the task of an earlier launch.
     """
     scripted.set_up("adam", "eve", config=CONTAINED)
     scripted.llmc("tasks", "add", "First")
@@ -161,7 +163,7 @@ def test_nothing_that_an_agent_makes_up_is_believed(scripted: Fleet) -> None:
     assert {**scripted.record("eve"), "metered": None} == {
         **eve,
         "metered": None,
-    }  # the daemon counts when it likes
+    }  # the daemon counts in its own time
     assert scripted.record("adam")["transcript_path"].startswith(f"{scripted.root}/.llmc/home/adam/")
     assert scripted.record("adam")["status"] == "needs_review"
     ignored = {row.get("why", "") for row in scripted.events("hook_ignored")}
@@ -174,9 +176,9 @@ def test_nothing_that_an_agent_makes_up_is_believed(scripted: Fleet) -> None:
         "a request from an earlier launch",
     ]
     assert [why for why in expected if why not in ignored] == []
-    assert len(scripted.events("hook_ignored")) < 200, "a flood is told in a few lines"
+    assert len(scripted.events("hook_ignored")) < 200, "a flood is reported in a few lines"
     assert scripted.log() == ["First commit"]
-    # The other worker is served as ever, and the next launch of this one begins with an empty inbox.
+    # The other worker is served as usual, and this one's next launch starts with an empty inbox.
     scripted.llmc("start", "--worker", "eve", "--prompt", f"@sh echo e > e; git add e; {COMMIT} 'Of eve'")
     scripted.wait("eve", "needs_review")
     scripted.llmc("reset", "adam")
@@ -186,7 +188,7 @@ def test_nothing_that_an_agent_makes_up_is_believed(scripted: Fleet) -> None:
     assert not forged_items(scripted)
 
 
-#: no command of `llmc`, of a copy of it without its guard, or of its modules lands another worker's work
+#: no command of `llmc`, of a copy without its guard, or of its modules lands another worker's work
 COPIED = """
     import glob, os, re, shutil, subprocess, sys
     package, root = sys.argv[1], os.environ["LLMC_ROOT"]
@@ -219,7 +221,7 @@ MODULES = """
         tx.update("eve", status="idle")
     acceptance.accept(open_project(root), "eve", print)
 """
-#: looks at every process it sees, and asks to trace those it does not
+#: checks every process it sees, and tries to trace those it does not
 TRACE = """
     import ctypes, os, signal, sys
     libc = ctypes.CDLL(None, use_errno=True)
@@ -246,7 +248,7 @@ TRACE = """
         if libc.ptrace(16, pid, 0, 0) == 0 or libc.ptrace(0x4206, pid, 0, 0) == 0:
             print("TRACED", pid)
 """
-#: without a cookie, with one that it made up, and with the link of a page that was used
+#: without a cookie, with an invented one, and with a page's used link
 BROWSE = """
     import http.client, os, sys
     port, home = int(sys.argv[1]), sys.argv[2]
@@ -265,7 +267,7 @@ BROWSE = """
 
 @pytest.mark.parametrize("fleet", BOTH_IN_SOAK, indirect=True)
 def test_no_disguise_lands_another_worker_s_work(fleet: Fleet) -> None:
-    """By construction: the agent sees no state, no tmux, no other process. The guard only says it clearly."""
+    """By construction: the agent sees no state, no tmux, no other process. The guard only says so clearly."""
     fleet.set_up("adam", "eve", config=CONTAINED)
     fleet.llmc("tasks", "add", "First")
     fleet.up()
@@ -322,7 +324,7 @@ def test_no_disguise_lands_another_worker_s_work(fleet: Fleet) -> None:
     assert not {"SEEN", "REACHED", "TRACED"} & {*traced.split()}, traced
     assert "ORDERED" not in browsed
     assert all(is_alive(int(pid)) for pid in outside)
-    own = {"applied_events": (), "metered": None}  # of eve's own turn, which llmc may have read later
+    own = {"applied_events": (), "metered": None}  # from eve's own turn, which llmc may have read later
     assert {**fleet.record("eve"), **own} == {**eve, **own}
     assert fleet.log() == ["First commit"]
     assert [path.stat().st_ino for path in (root / "config.toml", root / ".llmc/root-id")] == before

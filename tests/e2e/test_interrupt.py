@@ -1,4 +1,4 @@
-"""What fires no hook: Esc in a turn, an answered question, a queued message's own turn. On both agents."""
+"""What sends no hook: Esc in a turn, an answered question, a queued message's own turn. On both agents."""
 
 import pytest
 
@@ -12,7 +12,9 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
 def has_said(text: str, fleet: Fleet) -> bool:
-    """Whether the agent said it: its own line, not the prompt's. Before that, Esc would take the prompt back."""
+    """Whether the agent said it: its own line, not the prompt's. Before that,
+    Esc would put the prompt back into the box.
+    """
     return text in (line.strip(" ●") for line in fleet.screen("adam").splitlines())
 
 
@@ -20,9 +22,9 @@ def has_said(text: str, fleet: Fleet) -> bool:
 def test_esc_in_a_turn_and_a_question_that_a_person_answers(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break that fails it: do not read the status file; the worker would be `working` for ever.
+    """Break: do not read the status file; the worker would be `working` forever.
 
-    Or call every dialog a person's; an auto worker whose agent asks something would wait for nobody.
+    Or treat every dialog as the user's; an auto worker whose agent asks a question would wait in vain.
     """
     fleet.set_up("adam")
     fleet.up("--no-patrol")
@@ -33,7 +35,7 @@ def test_esc_in_a_turn_and_a_question_that_a_person_answers(
     assert fleet.status("adam")["status"] == "working"
     fleet.tmux("send-keys", "-t", fleet.session("adam"), "Escape")
     assert fleet.wait("adam", "needs_input")["reason"] == "interrupted"
-    # What it is told then is work again; it asks something.
+    # The next message is work again; it asks a question.
     work = f"@sh python3 -c 'import time; time.sleep(3)'; echo x > x; git add x; {COMMIT} 'X'"
     sent = fleet.llmc("message", "adam", f"@ask Which colour?\n{work}", "--json").json
     assert sent["outcome"] == "acknowledged"

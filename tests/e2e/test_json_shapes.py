@@ -1,6 +1,6 @@
-"""What scripts build on: the shape of every `--json`, and the exit codes, as tests/data/json_shapes.txt has them.
+"""What scripts rely on: the shape of every `--json`, and the exit codes, as in tests/data/json_shapes.txt.
 
-A shape that changes on purpose is written again with `WRITE_SHAPES=1`, and named in CHANGELOG.md.
+To change a shape on purpose, update the file with `WRITE_SHAPES=1`, and add a line to CHANGELOG.md.
 """
 
 import json
@@ -15,12 +15,12 @@ from tests.support.fleet import Fleet, Result
 SHAPES = Path(__file__).parents[1] / "data" / "json_shapes.txt"
 
 COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q -m"
-#: two commits, so that what lands is another one, and they are in the trash
+#: two commits, so that another commit lands, and these are in the trash
 WORK = f"@sh {COMMIT} 'First' --allow-empty; echo work > work.txt && git add work.txt && {COMMIT} 'Work'"
 
 
 class Shapes:
-    """The shapes of what was printed so far: for each command its exit code, then each path with its types."""
+    """The shapes of all output so far: for each command its exit code, then each path with its types."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -33,12 +33,12 @@ class Shapes:
         found = self.seen.setdefault(f"{about or ' '.join(args)} = {code}", {})
         for row in rows:
             for path, kind in paths(row):
-                if not path.startswith("missing"):  # programs that this machine has not
+                if not path.startswith("missing"):  # programs that this machine does not have
                     found.setdefault(path, set()).add(kind)
         return rows[-1]
 
     def differ_from(self, text: str) -> list[str]:
-        """What is not as a text of `lines` has it; null and empty say nothing of what may be there."""
+        """Differences from `lines`; null and empty do not say what may be there."""
         known: dict[str, dict[str, set[str]]] = {}
         for line in text.splitlines():
             if not line.startswith("  "):
@@ -69,12 +69,12 @@ def _agree(was: set[str], now: set[str]) -> bool:
 
 
 def _is_lines(text: str) -> bool:
-    """Whether a command printed one object a line."""
+    """Whether a command printed one object per line."""
     return len(text.splitlines()) > 1 and all(row.startswith("{") for row in text.splitlines())
 
 
 def paths(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
-    """Every path into a value, with what is there; names of workers, ids and times are all one name."""
+    """Every path into a value, with its type; names of workers, ids and times become one name."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from paths(inner, f"{at}.{'*' if _is_data(key) else key}".lstrip("."))
@@ -93,7 +93,7 @@ def _is_data(key: str) -> bool:
 
 
 def scenario(shapes: Shapes) -> None:
-    """Commands of a day, one after another, each where it has the most to say."""
+    """The commands of a day, in order, each where it has the most output."""
     fleet, run = shapes.fleet, shapes.run
     run("init", "--target", str(fleet.root), about="init")
     run("add", "adam", about="add WORKER")

@@ -1,4 +1,4 @@
-"""The source repository is gone, or its default branch: each command says so with a fix that works, and status shows it until it is over."""
+"""The source or its default branch is gone: each command says so with a fix; status shows it until fixed."""
 
 import os
 from typing import Any
@@ -23,7 +23,7 @@ def fleet(scripted: Fleet) -> Fleet:
 
 
 def ours(fleet: Fleet, *args: str, code: int | None = 0) -> Any:
-    """Run outside of the source, which may be gone."""
+    """Run outside the source, which may be gone."""
     return fleet.llmc("--root", str(fleet.root), *args, code=code, cwd=fleet.dir)
 
 
@@ -41,7 +41,9 @@ COMMANDS = (
 
 
 def test_a_default_branch_that_was_renamed(fleet: Fleet) -> None:
-    """Break: let the failure of git through; raise no item; let `status` offer `llmc accept`; do not fetch after `config set`."""
+    """Break: print git's error; raise no item; let `status` offer `llmc accept`;
+    do not fetch after `config set`.
+    """
     fleet.git("branch", "-m", "main", "trunk")
     for command in COMMANDS:
         done = ours(fleet, *command, code=1)
@@ -89,7 +91,7 @@ def test_a_source_that_was_moved_away(fleet: Fleet) -> None:
 
 
 def test_what_is_mended_in_git_is_over(fleet: Fleet) -> None:
-    """Without any command of llmc. Break: keep the item until the next fetch."""
+    """Without any llmc command. Break: keep the item until the next fetch."""
     fleet.git("branch", "-m", "main", "trunk")
     ours(fleet, "undo", "--yes", code=None)
     ours(fleet, "accept", "adam", code=1)

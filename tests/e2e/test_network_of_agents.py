@@ -1,4 +1,4 @@
-"""The network of contained agents in a fleet: what they reach, what is refused and told, and what is left afterwards."""
+"""The network of contained agents: what they reach, what is refused and reported, what is left afterwards."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ CONTAINED = {"defaults.sandbox": "on"}
 
 
 def says(fleet: Fleet, script: str) -> str:
-    """What a script of the agent printed. Its work is then thrown away."""
+    """What an agent's script printed. Its work is then discarded."""
     inner = shlex.quote(f"exec > said.txt 2>&1; {script}; true")
     fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh sh -c {inner}; git add -A; {COMMIT} 'Tried'")
     fleet.wait("adam", "needs_review")
@@ -40,7 +40,7 @@ def proxies(fleet: Fleet) -> list[Process]:
 
 
 def test_what_is_refused_is_told_once_with_the_command_that_allows_it(scripted: Fleet) -> None:
-    """And the command works for the agent that runs. Break: no `settle` in sessions/intake.py."""
+    """And the command works for the running agent. Break: no `settle` in sessions/intake.py."""
     scripted.env |= {"GITHUB_TOKEN": "of-a-person", "DATABASE_URL": "of-a-person", "SHOWN_NAME": "shown"}
     hosts = {"sandbox.hosts": '["listed.example"]', "sandbox.env": '["SHOWN_*"]'}
     scripted.set_up("adam", config={**CONTAINED, **hosts, "defaults.patrol_interval_secs": "600"})
@@ -97,7 +97,7 @@ def test_the_web_page_and_the_tmux_server_do_not_answer(scripted: Fleet) -> None
 
 @pytest.mark.soak
 def test_a_proxy_needs_no_daemon_and_ends_with_its_agent(scripted: Fleet) -> None:
-    """Also under a running turn, and after SIGKILL of the holder. Break: start the proxy in the daemon."""
+    """Also during a turn, and after SIGKILL of the holder. Break: start the proxy in the daemon."""
     scripted.set_up("adam", "eve", config=CONTAINED)
     with web_server() as port:
         scripted.configure({"sandbox.hosts": f'["127.0.0.1:{port}"]'})
@@ -131,12 +131,12 @@ def test_a_proxy_needs_no_daemon_and_ends_with_its_agent(scripted: Fleet) -> Non
 @pytest.mark.soak
 @pytest.mark.real_client
 def test_the_client_reaches_its_model_by_the_proxy(api: LoopbackApi) -> None:
-    """Elsewhere its model is on loopback, whose port is passed on; this address is none that it calls without a proxy."""
+    """Elsewhere its model is on loopback, with the port passed on; this address is reached only by proxy."""
     fleet = Fleet("claude", api)
     try:
         fleet.env["ANTHROPIC_BASE_URL"] = api.url.replace("127.0.0.1", "0.0.0.0")
         for name in [name for name in fleet.env if "DISABLE_" in name]:
-            del fleet.env[name]  # of its own it asks for news and plugins, which would be refused
+            del fleet.env[name]  # by default it checks for news and plugins, which would be refused
         fleet.set_up("adam", config=CONTAINED)
         fleet.up()
         began = time.monotonic()

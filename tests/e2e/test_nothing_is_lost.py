@@ -1,4 +1,4 @@
-"""From the command line and in auto mode: what a reset removes is in the trash first, and a killed git stops nobody."""
+"""On the command line and in auto mode: a reset saves to the trash first; a killed git blocks nothing."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    """A fleet that tests share: adam is idle, and the source as it was at first."""
+    """A shared fleet: adam is idle, and the source as at the start."""
     shared.plant({})
     yield shared.new_case()
     shared.rest("adam")
@@ -34,7 +34,7 @@ def running(shared: Fleet) -> Iterator[Fleet]:
 
 
 def ignore_more(fleet: Fleet, worker: str, mark: str) -> str:
-    """A commit of the worker's ignores what the base does not, and there is such a file; its blob."""
+    """A commit of the worker's ignores what the base does not, and such a file exists; returns its blob."""
     tree = fleet.worktree(worker)
     (tree / ".gitignore").write_text("results/\n")
     fleet.git("add", ".gitignore", cwd=tree)
@@ -48,7 +48,7 @@ FAULTS = ["", *(f"provision.{s}:{w}" for s in ("reset", "clean") for w in ("befo
 
 
 def test_reset_pins_what_is_ignored_no_more(scripted: Fleet) -> None:
-    """Break: pin under the worker's ignore rules only, then clean under the base's."""
+    """Break: pin only under the worker's ignore rules, then clean under the base's."""
     scripted.set_up("adam")
     for fault in FAULTS:
         before = set(trash_refs(scripted))
@@ -65,7 +65,7 @@ def test_reset_pins_what_is_ignored_no_more(scripted: Fleet) -> None:
 
 
 def test_start_pins_the_cache_of_an_idle_worker(running: Fleet) -> None:
-    """Break: as above; there is no work to pin, so nothing at all was kept."""
+    """Break: as above; there is no work to pin, so nothing at all would be kept."""
     running.commit(".gitignore", "cache/\n", "Ignore the cache")
     running.llmc("reset", "adam")
     cache = running.worktree("adam") / "cache"
@@ -105,7 +105,7 @@ def test_a_task_that_is_given_up_keeps_what_it_ignored(scripted: Fleet) -> None:
     ],
 )
 def test_an_accept_ends_though_a_killed_git_left_its_lock(running: Fleet, name: str, moved: bool) -> None:
-    """Break: no look at the lock in the last step; the work has landed, and the worker is stuck for ever."""
+    """Break: do not check the lock in the last step; the work has landed, and the worker is stuck forever."""
     lock = running.root / ".git/worktrees/adam" / name
     work = f"@sh echo 1 > one.txt; git add one.txt; {COMMIT} 'Add one'; : > {lock}"
     running.llmc("start", "--worker", "adam", "--prompt", work)
@@ -138,8 +138,10 @@ def test_doctor_names_a_dead_lock_while_an_accept_waits_for_it(running: Fleet) -
 
 
 def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
-    """By a reset, by doctor, and by `up`. Break: `worktree add` over the files that are there; the worker could be
-    neither reset nor started."""
+    """By a reset, by doctor, and by `up`.
+
+    Break: `worktree add` over existing files; the worker could be neither reset nor started.
+    """
     scripted.set_up("adam")
     tree = scripted.worktree("adam")
 
@@ -159,7 +161,7 @@ def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
     lose_it("as precious\n")
     assert ".git is missing" in scripted.llmc("doctor", code=1).out
     left = scripted.llmc("doctor", "--repair", "--yes", code=1).out
-    assert "uncommitted changes: new.txt" in left, "that can be seen only now, and is asked about next time"
+    assert "uncommitted changes: new.txt" in left, "visible only now, and asked about next time"
     assert (tree / "new.txt").read_text() == "as precious\n"
     assert_linked()
     lose_it("more precious\n")
@@ -169,7 +171,7 @@ def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
 
 
 def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(running: Fleet) -> None:
-    """Break: leave the status as it is; a while later an agent that did all it wanted is called interrupted."""
+    """Break: keep the status; later, an agent that finished its turn would be called interrupted."""
     prepare = f"git checkout -q -b side; echo 1 > README.md; {COMMIT} side -a; git checkout -q llmc/adam"
     work = f"@sh {prepare}; echo 2 > README.md; {COMMIT} mine -a; git rebase side; true"
     running.llmc("start", "--worker", "adam", "--prompt", work)

@@ -19,7 +19,7 @@ Follow = Callable[..., Path]
 
 @pytest.fixture
 def follow(scripted: Fleet) -> Iterator[Follow]:
-    """Starts a command that follows; where its output goes."""
+    """Start a command that follows; returns where its output goes."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str) -> Path:
@@ -36,7 +36,7 @@ def follow(scripted: Fleet) -> Iterator[Follow]:
 
 
 def written(fleet: Fleet) -> str:
-    """Everything llmc wrote down, but for config.toml."""
+    """Everything llmc wrote, except config.toml."""
     files = [
         *(fleet.root / "logs").rglob("*"),
         *(fleet.root / ".llmc").glob("*.json*"),
@@ -47,9 +47,10 @@ def written(fleet: Fleet) -> str:
 
 @pytest.mark.req("7-001", "7-002", "7-011")
 def test_auto_mode_tells_what_a_person_should_know(scripted: Fleet, hook: Webhook) -> None:
-    """A park, a hard failure and the report: each once, also when the daemon is started again.
+    """A park, a hard failure and the report: each once, even across a daemon restart.
 
-    Break: leave `_tell` out of the daemon's loop, `post` out of `report`, `flush` out of the end, or let task_completed end a failure.
+    Break: leave `_tell` out of the daemon's loop, `post` out of `report`, `flush` out of the end,
+    or let task_completed end a failure.
     """
     set_up(scripted, **{"notify.webhook": hook.url, "auto.post_accept_command": "exit 7"})
     add(scripted, 1, "@sh test -e limited || { touch limited; exit 0; }", "@limit 1")
@@ -95,7 +96,7 @@ def test_the_budget_of_a_run_is_told(scripted: Fleet, hook: Webhook) -> None:
 @pytest.mark.req("7-006", "7-007", "7-012", "7-013")
 @pytest.mark.soak
 def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, hook: Webhook) -> None:
-    """Break: tell of needs_review unasked; or exit 0 when a channel failed."""
+    """Break: notify of needs_review by default; or exit 0 when a channel failed."""
     assert "llmc config set" in scripted.set_up("adam", "eve").llmc("notify", "test", code=3).err
     out = scripted.dir / "told.jsonl"
     scripted.llmc("config", "set", "notify.command", f"cat >> {out}")
@@ -132,7 +133,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
 @pytest.mark.req("7-030", "7-032", "7-033", "7-034")
 @pytest.mark.soak
 def test_logs_rotate_while_everything_goes_on(scripted: Fleet, follow: Follow) -> None:
-    """What follows sees every line; sums and undo read rotated events. Break: no `rotate_logs` in the daemon."""
+    """Followers see every line; sums and undo read rotated events. Break: no `rotate_logs` in the daemon."""
     record = scripted.root / "logs/remediation_20261115T000000.txt"
     scripted.set_up("adam", config={"logs.max_mb": "0.001", "logs.keep": "2"})
     logs = scripted.root / "logs"

@@ -1,4 +1,4 @@
-"""llmc nuke: the worker is gone, all it had is in the trash, and a daemon copes."""
+"""llmc nuke: the worker is gone, everything it had is in the trash, and a running daemon copes."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ def names(fleet: Fleet) -> list[str]:
 
 
 def make_everything(fleet: Fleet, worker: str, mark: str) -> dict[str, str]:
-    """Every kind of work; also ignored files, a nested repository, and a commit that only the reflog names."""
+    """Every kind of work: ignored files, a nested repository, a commit that only the reflog names."""
     tree = fleet.worktree(worker)
     (tree / "amended.txt").write_text(f"amended away {mark}\n")
     fleet.git("add", "amended.txt", cwd=tree)
@@ -77,7 +77,7 @@ def without_git(files: dict[str, object]) -> dict[str, object]:
 
 @pytest.mark.req("1-096", "2-008")
 def test_a_running_worker_is_removed_and_the_daemon_goes_on(running: Fleet) -> None:
-    """Break that fails it: keep the lane of the worker that is gone; one of the same name is never started."""
+    """Break: keep the lane of the removed worker; another one of the same name is never started."""
     running.llmc("start", "--worker", "adam", "--prompt", "@sleep 60")
     done = running.llmc("nuke", "adam", "--yes", "--json").json
     is_gone(running, "adam")
@@ -96,7 +96,7 @@ def test_a_running_worker_is_removed_and_the_daemon_goes_on(running: Fleet) -> N
 
 
 def test_removed_and_added_again_at_once(running: Fleet) -> None:
-    """Break that fails it: tell workers apart by name only."""
+    """Break: tell workers apart only by name."""
     with running.frozen_daemon():  # it sees both changes at the same moment
         running.llmc("nuke", "adam", "--yes")
         running.llmc("add", "adam")
@@ -117,7 +117,7 @@ def test_held_is_refused(running: Fleet) -> None:
 
 
 def test_it_asks_first(running: Fleet) -> None:
-    """Break that fails it: remove without --yes where nobody can be asked."""
+    """Break: remove without --yes where it cannot ask."""
     assert "--yes" in running.llmc("nuke", "zoe", code=2).err
     running.llmc("nuke", code=2)
     assert "zoe" in running.llmc("nuke", "zo", "--yes", code=4).err
@@ -128,7 +128,7 @@ def test_it_asks_first(running: Fleet) -> None:
 
 
 def test_everything_is_in_the_trash(alone: Fleet) -> None:
-    """Break that fails it: `git worktree remove --force`; or pin HEAD only."""
+    """Break: use `git worktree remove --force`; or pin only HEAD."""
     alone.llmc("add", "adam")
     wanted = make_everything(alone, "adam", "all")
     before = without_git(dict(snapshot(alone.worktree("adam"))))
@@ -147,7 +147,7 @@ def test_everything_is_in_the_trash(alone: Fleet) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "own .git", *in_soak("no .git", "broken .git")])
 def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
-    """Break that fails it: ask git in a directory without a `.git`; it finds the root's."""
+    """Break: run git in a directory without a `.git`; it finds the root's."""
     alone.llmc("add", "adam")
     wanted = make_mess(alone, "adam", damage)
     tree = alone.worktree("adam")
@@ -172,7 +172,7 @@ def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", ["pin", "move", "forget", "finish", *in_soak("end", "prune")])
 def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: str) -> None:
-    """Break that fails it: remove the record first; the next nuke finds no worker, and the rest stays for ever."""
+    """Break: remove the record first; the next nuke finds no worker, and the rest stays forever."""
     alone.llmc("add", "adam")
     wanted = make_everything(alone, "adam", f"{when} {step}")
     before = without_git(dict(snapshot(alone.worktree("adam"))))

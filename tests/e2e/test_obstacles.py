@@ -1,4 +1,4 @@
-"""What kept a prompt from its agent has a kind: a person's doing is told from the agent's own."""
+"""What kept a prompt from its agent has a kind, which tells the user's doing from the agent's own."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def obstacle(project: Project) -> Obstacle | None:
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_the_agents_question_is_not_a_persons_dialog(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: call every dialog a person's; an auto worker whose agent asks something would wait for nobody."""
+    """Break: treat every dialog as the user's; an auto worker whose agent asks would wait in vain."""
     fleet.set_up("adam")
     fleet.up()
     project = in_process(fleet, monkeypatch)
@@ -52,7 +52,7 @@ def test_the_agents_question_is_not_a_persons_dialog(fleet: Fleet, monkeypatch: 
 
 
 def test_our_own_text_in_the_box_is_nobodys_draft(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: take an earlier prompt that the client put back into its box for a person's; nobody would clear it."""
+    """Break: treat our prompt that the client put back into its box as the user's; it would stay there."""
     scripted.set_up("adam")
     scripted.up()
     project = in_process(scripted, monkeypatch)
@@ -63,7 +63,10 @@ def test_our_own_text_in_the_box_is_nobodys_draft(scripted: Fleet, monkeypatch: 
 
 
 def test_an_agent_that_ends_before_it_confirms(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Typed, and no proof because its process is gone. Break: leave out that it is dead; it would count as its failure."""
+    """Typed, but no proof: its process is gone.
+
+    Break: ignore that it is dead; it would count as a failure.
+    """
     scripted.set_up("adam")
     scripted.up()
     scripted.kill_daemon()
@@ -84,7 +87,7 @@ def test_an_agent_that_ends_before_it_confirms(scripted: Fleet, monkeypatch: pyt
 def test_nothing_is_typed_while_a_worker_waits_for_a_person(
     scripted: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave `person` out of finish_interrupted; a prompt that is due would be tried again every second."""
+    """Break: leave `person` out of finish_interrupted; a due prompt would be retried every second."""
     scripted.set_up("adam")
     scripted.up()
     scripted.kill_daemon()
@@ -110,7 +113,7 @@ def test_nothing_is_typed_while_a_worker_waits_for_a_person(
 def test_a_worker_that_was_taken_since_it_was_chosen(
     scripted: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: do not look again once its lock is ours; a caller that was a moment late is refused, with baker idle."""
+    """Break: do not check again under the lock; a caller a moment late is refused although baker is idle."""
     scripted.set_up("adam", "baker")
     scripted.up()
     project = in_process(scripted, monkeypatch)

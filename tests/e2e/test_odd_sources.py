@@ -1,4 +1,4 @@
-"""Sources as people have them: each lands right, or is refused with the fix; and nothing of a person's is touched."""
+"""Unusual sources: each lands correctly, or is refused with the fix; nothing of the user's is touched."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def odd() -> Iterator[Fleet]:
 
 
 def work(fleet: Fleet, script: str, message: str, worker: str = "adam") -> str:
-    """A task that commits all the script did; the commit that waits for review."""
+    """A task that commits everything the script did; returns the commit that waits for review."""
     fleet.llmc("start", "--worker", worker, "--prompt", f"@sh {script}; git add -A; {COMMIT} -m '{message}'")
     return str(fleet.wait(worker, "needs_review")["commit_sha"])
 
@@ -40,14 +40,14 @@ def validations(fleet: Fleet) -> int:
 
 
 def person_sees(fleet: Fleet) -> object:
-    """Everything of the source a person could notice."""
+    """Everything in the source that the user could notice."""
     state = fleet.git("status", "--porcelain=v1", "-uall", "--ignored")
     refs = fleet.git("for-each-ref", "--format=%(refname) %(objectname)")
     return refs, (fleet.source / ".git/HEAD").read_text(), state, snapshot(fleet.source)
 
 
 def refused(fleet: Fleet, code: int = 3) -> Result:
-    """The accept is refused, before the validation, and leaves the source and the worker as they were."""
+    """The accept is refused before the validation, and leaves the source and the worker unchanged."""
     before, runs = person_sees(fleet), validations(fleet)
     result = fleet.llmc("accept", "adam", code=code)
     assert person_sees(fleet) == before
@@ -70,7 +70,7 @@ def landed(fleet: Fleet, subject: str) -> None:
 @pytest.mark.req("1-113")
 @pytest.mark.soak
 def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
-    """Break: leave refuse_files_in_the_way out of the check: the validation runs before git finds the files."""
+    """Break: leave refuse_files_in_the_way out of the check: validation runs before git finds the files."""
     work(
         odd,
         "mkdir -p way && echo 1 > way/new.txt && echo 2 > plain && echo 3 > x.cache && git add -f x.cache",
@@ -97,7 +97,7 @@ def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
 @pytest.mark.req("1-113")
 @pytest.mark.parametrize("where", ["detached", *in_soak("another branch")])
 def test_the_branch_is_not_checked_out(odd: Fleet, where: str) -> None:
-    """Break: check the branch out to land, or look for changes in a checkout of something else."""
+    """Break: check the branch out to land, or look for changes in an unrelated checkout."""
     odd.git("checkout", "-q", *(["--detach"] if where == "detached" else ["-B", "feature"]))
     (odd.source / "README.md").write_text("half done elsewhere\n")
     work(odd, f"echo x > '{where}.txt'", f"From {where}")
@@ -109,7 +109,7 @@ def test_the_branch_is_not_checked_out(odd: Fleet, where: str) -> None:
 
 
 def test_a_stale_index_lock(odd: Fleet) -> None:
-    """Break: leave the lock out of check_source: git's own words would blame files that are not in the way."""
+    """Break: leave the lock out of check_source: git itself would blame files that are not in the way."""
     work(odd, "echo x > locked.txt", "Locked")
     lock = odd.source / ".git/index.lock"
     lock.touch()
@@ -131,7 +131,7 @@ def hook(directory: Path, name: str, script: str) -> Path:
 def test_hooks_that_fail(odd: Fleet) -> None:
     """Break: leave _take_back out: a hook that refuses the branch leaves the landed files in the checkout.
 
-    And: let the clone's hooks run, which any agent can write.
+    Or let the clone's hooks run, which any agent can write.
     """
     hooks = odd.source / ".git/hooks"
     for name in ("pre-commit", "pre-merge-commit", "commit-msg", "post-checkout"):
@@ -161,7 +161,7 @@ def test_hooks_that_fail(odd: Fleet) -> None:
         assert person_sees(odd) == before
         refusing.unlink()
         landed(odd, "Hooks")
-        assert (odd.dir / "post-merge").read_text() == "merged\n", "a person's own hook runs, once"
+        assert (odd.dir / "post-merge").read_text() == "merged\n", "the user's own hook runs, once"
         assert not (odd.dir / "clone-hooks").exists(), "hooks that agents can write ran in llmc's name"
     finally:
         shutil.rmtree(hooks)
@@ -201,7 +201,7 @@ def test_names_modes_links_and_line_endings(odd: Fleet) -> None:
 
 
 def test_line_endings_that_no_checkout_can_have(odd: Fleet) -> None:
-    """Break: leave the hint out: the worker could never start again, and nobody would know why."""
+    """Break: leave the hint out: the worker could never start again, without an explanation."""
     (odd.source / "bad.dos").write_bytes(b"crlf in the repository\r\n")
     odd.git("add", "bad.dos")
     odd.git("commit", "-q", "-m", "CRLF")
@@ -216,7 +216,7 @@ def test_line_endings_that_no_checkout_can_have(odd: Fleet) -> None:
 
 
 def test_a_message_of_a_megabyte(odd: Fleet) -> None:
-    """Break: give the message to git as an argument."""
+    """Break: pass the message to git as an argument."""
     big = "seq -f 'line %g of a message that goes on' 1 30000"
     script = f"echo x > big.txt; git add -A; (echo Big; echo; {big}) | {COMMIT} -F -"
     odd.llmc("start", "--prompt", f"@sh {script}")
@@ -229,7 +229,7 @@ def test_a_message_of_a_megabyte(odd: Fleet) -> None:
 
 @pytest.mark.req("1-101")
 def test_work_that_is_on_the_branch_already(odd: Fleet) -> None:
-    """Break: refuse instead, as a failure: the worker would wait for ever with work that cannot land."""
+    """Break: refuse instead, as a failure: the worker would wait forever with work that cannot land."""
     (odd.source / "key.env").write_text("1\n")
     odd.llmc("config", "set", "repo.copy", '["*.env"]')
     tip = work(odd, "cp key.env same.txt", "The same")
@@ -253,7 +253,7 @@ def test_work_that_is_on_the_branch_already(odd: Fleet) -> None:
 
 @pytest.mark.parametrize("kind", ["url", *in_soak("bare")])
 def test_a_source_without_files(scripted: Fleet, kind: str) -> None:
-    """Break: look for a checkout, or for files to copy, where there is none; or go on later with what was refused."""
+    """Break: look for a checkout, or for files to copy, where there is none; or resume what was refused."""
     bare = scripted.dir / "bare.git"
     scripted.git("clone", "-q", "--bare", str(scripted.source), str(bare))
     source = str(bare) if kind == "bare" else f"file://{bare}"
@@ -275,7 +275,7 @@ def test_a_source_without_files(scripted: Fleet, kind: str) -> None:
     hook(bare / "hooks", name, 'test "$1" = committed || { echo closed >&2; exit 1; }')
     said = scripted.llmc("accept", "adam", code=3)
     assert "closed" in said.err
-    assert scripted.status("adam")["accept_step"] is None, "refused is refused: nobody lands it later unasked"
+    assert scripted.status("adam")["accept_step"] is None, "refused is final: nothing lands it later"
     shutil.rmtree(bare / "hooks")
     scripted.llmc("accept", "adam")
     assert scripted.git("log", "-1", "--format=%s", "main", cwd=bare) == "Refused"
@@ -326,7 +326,7 @@ def test_submodules_and_large_files(scripted: Fleet) -> None:
 
 
 def test_objects_behind_a_symlink(scripted: Fleet) -> None:
-    """Break: git refuses to link what is behind a symlink, and init gives up. So it is when `git gc` is at work."""
+    """Break: let init give up when git refuses to link objects behind a symlink, as during `git gc`."""
     objects = scripted.source / ".git/objects"
     objects.rename(scripted.dir / "objects")
     objects.symlink_to(scripted.dir / "objects")
@@ -338,7 +338,7 @@ def test_objects_behind_a_symlink(scripted: Fleet) -> None:
 
 @pytest.mark.parametrize("folders", [10, *in_soak(100)])
 def test_many_files(scripted: Fleet, folders: int) -> None:
-    """Ten thousand of them in `make soak`. Break: one git call for each file."""
+    """Ten thousand of them in `make soak`. Break: one git call per file."""
     for number in range(folders):
         folder = scripted.source / f"d{number}"
         folder.mkdir()
@@ -360,7 +360,7 @@ def test_many_files(scripted: Fleet, folders: int) -> None:
 
 
 def test_a_landing_of_somebody_else_is_no_person_at_work(odd: Fleet) -> None:
-    """Break: believe the first look at the source. In auto mode the work would wait for a minute, and ten times at most."""
+    """Break: trust the first check of the source. Auto mode would wait a minute, up to ten times."""
     work(odd, "echo mine > mine.txt", "Mine")
     with locks.lock(odd.root / ".llmc/locks/merge.lock", locks.Rank.MERGE):
         before = (odd.source / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""The supervisor with a real daemon: what it finds, what it does about it, and how it ends."""
+"""The supervisor with a real daemon: what it detects, what it does about it, and how it ends."""
 
 import json
 import os
@@ -26,7 +26,7 @@ OUTCOMES = (
 
 @pytest.fixture
 def overseen(scripted: Fleet) -> Iterator[Start]:
-    """Starts supervisors of a fleet; all of them are gone afterwards."""
+    """Starts supervisors of a fleet, and stops them all afterwards."""
     made: list[Overseer] = []
 
     def start(*args: Any, **more: Any) -> Overseer:
@@ -63,7 +63,7 @@ def told(fleet: Fleet) -> list[str]:
     *("0-151", "0-160", "0-163", "0-165", "0-240", "0-242", "0-245"),
 )
 def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
-    """Break: restart without a remediation, take the zombie for alive, or let `down` end the daemon without a word."""
+    """Break: restart without a remediation, treat a zombie as alive, or let `down` silently end it."""
     fleet = set_up(scripted, **QUICK)
     go = fleet.marks / "go"
     add(fleet, 1, commit(1, until(go)))
@@ -88,12 +88,12 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     gate.touch()
     second = wait_for(overseer, lambda: overseer.daemon(other_than=first))
     daemon = json.loads((fleet.root / ".llmc/daemon.json").read_text())
-    assert daemon["caller_dir"] == str(Path(__file__).parents[2]), "where the supervisor was called"
+    assert daemon["caller_dir"] == str(Path(__file__).parents[2]), "where the supervisor was started"
     go.touch()
     auto.wait_completed(fleet, 1)
     assert auto.landed(fleet) == [1]
     assert overseer.row["instance_id"] == registered["instance_id"], "another daemon, the same supervisor"
-    # What everybody sees of it.
+    # What every surface shows.
     view = fleet.llmc("status", "--json").json["overseer"]
     assert (view["state"], view["daemon_pid"], view["attempt"]) == ("running", second, None)
     assert 0 <= view["uptime_s"] < 60
@@ -112,7 +112,7 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
     assert "(killed by signal 9)" in prompt
     assert f"PID {first}," in prompt
     assert "auto-1 task 1 claimed" in prompt
-    # Nobody else may watch, or stop the daemon unawares.
+    # No other supervisor may watch, and `down` does not stop the daemon behind its back.
     assert "a supervisor is already running for this root" in overseen_twice(overseen)
     refused = fleet.llmc("down", code=3).err
     assert f"kill -TERM {overseer.process.pid}" in refused
@@ -136,13 +136,15 @@ def overseen_twice(overseen: Start) -> str:
 @pytest.mark.req("0-105", "0-110", "0-121", "0-150", "0-152", "0-154")
 @pytest.mark.soak
 def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen: Start) -> None:
-    """Break: end when the daemon dies before it registers, leave the other daemon, or start beside a file that asks."""
+    """Break: exit if the daemon dies before it registers, keep the other daemon,
+    or start despite the file that asks for the user.
+    """
     fleet = set_up(scripted, **{**QUICK, "overseer.restart_cooldown_secs": "0.001"})
     stale = {"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "old", "ready": True}
     (fleet.root / ".llmc/daemon.json").write_text(json.dumps(stale))
     (fleet.dir / "broken").touch()
     note = fleet.root / ".llmc/manual_intervention_needed_1.txt"
-    # The first time it fixes what is broken, the second time nothing; then it asks for a person.
+    # The first time it fixes the fault, the second time it does nothing; then it asks for the user.
     overseer = overseen(
         f"cat > {fleet.dir}/prompt; test ! -e {fleet.dir}/second || echo the key is gone > {note}; "
         f"test -e {fleet.dir}/broken || touch {fleet.dir}/second; rm -f {fleet.dir}/broken"
@@ -152,7 +154,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     prompt = (fleet.dir / "prompt").read_text()
     assert "The daemon did not start" in prompt
     assert "it is broken" in prompt
-    # Somebody else starts another daemon while nobody looks.
+    # Another daemon is started while the supervisor is frozen.
     overseer.freeze()
     os.kill(first, signal.SIGKILL)
     fleet.up("--auto")
@@ -162,7 +164,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     assert second != other
     assert not is_alive(other)
     assert failures(fleet)[1:] == [("identity", "")]
-    # A daemon that lost its registration is not well either; this time a person is needed.
+    # A daemon without its registration is not healthy either; this time the user is needed.
     (fleet.root / ".llmc/daemon.json").unlink()
     assert overseer.ends() == 11
     assert not is_alive(second)
@@ -178,7 +180,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
 @pytest.mark.req("0-111", "0-121", "0-153")
 @pytest.mark.soak
 def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> None:
-    """Break: believe any heartbeat, never send SIGKILL, or remediate a second time within the cooldown."""
+    """Break: trust any heartbeat, never send SIGKILL, or remediate a second time within the cooldown."""
     fleet = set_up(scripted, **{**QUICK, "overseer.heartbeat_timeout_secs": "8"})
     overseer = overseen("exit 4", grace_s=0.5)
     first = wait_for(overseer, overseer.daemon)
@@ -198,7 +200,7 @@ def test_a_daemon_that_hangs_and_a_spiral(scripted: Fleet, overseen: Start) -> N
 @pytest.mark.req("0-093", "0-113", "0-120", "0-133", "0-152")
 @pytest.mark.soak
 def test_a_lane_that_hangs_and_a_login_that_is_gone(scripted: Fleet, overseen: Start) -> None:
-    """Break: write the record of a stuck lane at INFO, or remediate what only a person can fix."""
+    """Break: log a stuck lane at INFO, or remediate what only the user can fix."""
     fleet = set_up(scripted, **QUICK)
     add(fleet, 1)
     variables = fleet.dir / "variables"
@@ -244,7 +246,7 @@ def test_a_stall(scripted: Fleet, overseen: Start) -> None:
 @pytest.mark.req("0-101", "0-106", "0-114", "0-163", "0-164")
 @pytest.mark.soak
 def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
-    """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside one that runs."""
+    """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside a running one."""
     fleet = set_up(scripted)
     assert "overseer.remediation_prompt" in fleet.llmc("overseer", code=2).err
     fleet.llmc("config", "set", "overseer.remediation_prompt", "Fix it.")
@@ -255,9 +257,9 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     assert "llmc down" in manual.said
     fleet.llmc("down")
     log = fleet.root / "logs/daemon.jsonl"
-    with log.open("a") as file:  # of a former run
+    with log.open("a") as file:  # from an earlier run
         file.write('{"level": "ERROR", "message": "old", "cause": "bug"}\n')
-    # Killed, and followed by another one that takes its daemon over.
+    # Killed, and followed by another supervisor, which takes its daemon over.
     first = overseen()
     pid = wait_for(first, first.daemon)
     first.close()
@@ -277,7 +279,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
 
 @pytest.mark.req("0-160", "0-161", "0-162")
 def test_its_session_is_nobodys(scripted: Fleet) -> None:
-    """Break: kill the tmux server in `down`, or call the session an orphan in doctor."""
+    """Break: kill the tmux server in `down`, or report the session as an orphan in doctor."""
     fleet = scripted.set_up("adam")
     fleet.up()
     name = f"llmc-{fleet.root.name}-overseer"

@@ -1,4 +1,4 @@
-"""The supervisor with its own agent: something breaks, the agent fixes it, and the fleet goes on."""
+"""The supervisor with its own agent: something breaks, the agent fixes it, and the fleet continues."""
 
 import signal
 
@@ -13,14 +13,14 @@ from tests.support.supervise import QUICK, Overseer
 @pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151", "5-011")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_breaks_is_fixed_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
-    """Break: start the daemon again without a remediation, or end after one."""
+    """Break: restart the daemon without a remediation, or exit after one."""
     fixed = fleet.dir / "fixed"
     prompt = f"Fix what the records say.\n@sh touch {fixed}\n@say fixed"
     check = f"test -e {fixed} || {{ echo the build is red; false; }}"
     set_up(fleet, **{**QUICK, "overseer.remediation_prompt": prompt, "auto.post_accept_command": check})
     if fleet.agent == "claude":
-        fleet.llmc("init", "--trust")  # the agent that fixes works in the checkout
-        # It is the real one; the daemon's own are not what this is about.
+        fleet.llmc("init", "--trust")  # the remediation agent works in the checkout
+        # Only the remediation agent is the real one; the daemon's agents do not matter here.
         (fleet.dir / "variables").write_text("export LLMC_AGENT=scripted\n")
     add(fleet, 1, commit(1))
     add(fleet, 2, commit(2), after=(1,))

@@ -1,4 +1,4 @@
-"""An agent is a pane, not a session: a person has panes and windows of their own beside it, and they stay theirs."""
+"""An agent is a pane, not a session: the user's own panes and windows beside it stay theirs."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def ready(fleet: Fleet, *workers: str) -> Seat:
 
 
 def reaches(fleet: Fleet, agent: Seat, text: str) -> None:
-    """A message is taken by the agent, which is the one it always was, and nobody else."""
+    """A message reaches the agent, which is still the same one, and nothing else."""
     sent = fleet.llmc("message", "adam", f"@say heard {text}", "--json", code=None).json
     assert sent["outcome"] in ("acknowledged", "queued"), (sent, fleet.story())
     wait_until(lambda: f"heard {text}" in screen(fleet, agent))
@@ -43,14 +43,14 @@ def reaches(fleet: Fleet, agent: Seat, text: str) -> None:
 
 
 def noticed(fleet: Fleet, agent: Seat, reason: str) -> None:
-    """That the agent is gone."""
+    """The agent is gone, and llmc knows."""
     wait_until(lambda: not agent.lives)
     fleet.wake("adam")
     assert fleet.wait("adam", "offline")["reason"] == reason
 
 
 def starts_again(fleet: Fleet, *persons: Seat) -> Seat:
-    """`up` launches another agent, and what a person has is as it was."""
+    """`up` launches another agent, and the user's panes are unchanged."""
     before = set(panes(fleet))
     fleet.llmc("up", "--detach")
     assert fleet.status("adam")["status"] in ("idle", "needs_input")
@@ -62,7 +62,7 @@ def starts_again(fleet: Fleet, *persons: Seat) -> Seat:
 @clients_in_soak
 @pytest.mark.soak
 def test_a_dead_pane_in_front_of_the_agent(fleet: Fleet) -> None:
-    """Break: find the pane by its session in `panes.find`. The agent was called offline, and ended by the next `up`."""
+    """Break: find the pane by its session in `panes.find`: the agent is offline; the next `up` ends it."""
     agent = ready(fleet)
     gate = fleet.dir / "gate"
     script = f"{auto.until(gate)}; echo x > x; git add x; {COMMIT} 'In the middle'"
@@ -89,7 +89,7 @@ def test_a_dead_pane_in_front_of_the_agent(fleet: Fleet) -> None:
 @clients_in_soak
 @pytest.mark.soak
 def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet) -> None:
-    """Break: as above, the other way round. A dead agent was `needs_input` as long as the shell was in front."""
+    """Break: as above, reversed: a dead agent is `needs_input` as long as the shell is in front."""
     agent, shells = ready(fleet), []
     for command in ("split-window", "new-window"):
         shells.append(opens(fleet, command, *SHELL, target=agent.pane))
@@ -102,7 +102,7 @@ def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet) -> None:
         reaches_new = fleet.llmc("message", "adam", f"@say back, {command}", "--json", code=None).json
         assert reaches_new["outcome"] == "acknowledged", command
         wait_until(lambda new=new, command=command: f"back, {command}" in screen(fleet, new))  # type: ignore[misc]
-        assert agent.pane not in panes(fleet), f"the dead pane is cleared away, {command}"
+        assert agent.pane not in panes(fleet), f"the dead pane is removed, {command}"
         agent = new
     fleet.kill_daemon()
     os.kill(agent.pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet) -> None:
 
 @clients_in_soak
 def test_a_message_is_for_the_agent_and_not_for_a_client_of_the_persons(fleet: Fleet) -> None:
-    """Break: paste to `=session:`; a person's own client in the second window got the prompt, and ran it."""
+    """Break: paste to `=session:`; the user's own client in the second window gets the prompt and runs it."""
     agent = ready(fleet)
     program = [fleet.env["LLMC_AGENT"], "--dangerously-skip-permissions"]
     if fleet.agent == "scripted":
@@ -132,7 +132,7 @@ def test_a_message_is_for_the_agent_and_not_for_a_client_of_the_persons(fleet: F
 
 
 def test_what_is_set_for_a_window_is_not_for_the_agent(scripted: Fleet) -> None:
-    """Break: leave `synchronize-panes off` out of `_marks`; each key for the agent is then typed into the shell, too.
+    """Break: leave `synchronize-panes off` out of `_marks`; its keys are also typed into the shell.
 
     Or set `remain-on-exit` for the session instead of the pane; how the agent ended would be lost with it.
     """
@@ -144,7 +144,7 @@ def test_what_is_set_for_a_window_is_not_for_the_agent(scripted: Fleet) -> None:
     scripted.tmux("send-keys", "-t", shell.pane, "echo over", "Enter")
     wait_until(lambda: "\nover" in screen(scripted, shell))
     typed = [line.rstrip() for line in screen(scripted, shell).splitlines() if line.strip()]
-    assert typed[:2] == ["mine$ echo over", "over"], "nothing came before it, an Enter neither"
+    assert typed[:2] == ["mine$ echo over", "over"], "nothing came before it, not even an Enter"
     reaches(scripted, agent, "and once more")
     for scope in ("-g", "-w"):
         scripted.tmux(
@@ -155,7 +155,7 @@ def test_what_is_set_for_a_window_is_not_for_the_agent(scripted: Fleet) -> None:
     assert scripted.events("agent_exited")[-1]["exit_code"] == 137
 
 
-#: what a real client is moved by in `make test`: less room, another session's window, a session of another name
+#: how a real client is moved in `make test`: less room, another session's window, a renamed session
 MOVES_OF_CLIENTS = ("swap-pane across sessions", "join-pane", "rename-session")
 
 
@@ -163,7 +163,7 @@ MOVES_OF_CLIENTS = ("swap-pane across sessions", "join-pane", "rename-session")
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.soak
 def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
-    """Break: look for the pane in the session that the record names; or target `=session:%N`, which is another pane."""
+    """Break: look for the pane in the recorded session; or target `=session:%N`, which is another pane."""
     agent = ready(fleet)
     own = opens(fleet, "new-session", "-d", "-s", "own", *SHELL)
     shell = opens(fleet, "split-window", *SHELL, target=agent.pane)
@@ -196,7 +196,7 @@ def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
 
 @pytest.mark.soak
 def test_an_agent_whose_pane_a_person_took(scripted: Fleet) -> None:
-    """Break: leave the process out of the marks; a shell in the agent's own pane is then typed into as if it were one."""
+    """Break: leave the process out of the marks; llmc would type into a shell in the agent's own pane."""
     agent = ready(scripted)
     persons = [opens(scripted, "new-session", "-d", "-s", "own", *SHELL)]
     for how in ("kill-pane", "respawn-pane", "kill-session"):
@@ -227,7 +227,7 @@ def test_an_agent_whose_pane_a_person_took(scripted: Fleet) -> None:
 
 @clients_in_soak
 def test_another_tmux_server_has_the_same_pane_ids(fleet: Fleet) -> None:
-    """Break: believe the id without the mark. Somebody's shell was `%0` of the new server, and so was the agent's pane."""
+    """Break: trust the id without the mark: a user's shell is `%0` of the new server, as the agent was."""
     agent = ready(fleet)
     fleet.kill_daemon()
     fleet.tmux("kill-server")
@@ -291,7 +291,7 @@ def test_an_agent_of_nobodys_is_ended_and_the_shell_beside_it_stays(scripted: Fl
 
 
 def test_a_commit_at_the_moment_a_second_pane_ends(scripted: Fleet) -> None:
-    """Break: take the end of any pane for the agent's. The commit went to the trash, and the task was done again."""
+    """Break: treat the end of any pane as the agent's: the commit is trashed, and the task is done again."""
     fleet = auto.set_up(scripted)
     gate = fleet.dir / "gate"
     auto.add(fleet, 1, auto.commit(1, f"touch {fleet.dir}/began; {auto.until(gate)}"))
@@ -310,9 +310,9 @@ def test_a_commit_at_the_moment_a_second_pane_ends(scripted: Fleet) -> None:
 @clients_in_soak
 @pytest.mark.soak
 def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
-    """Break: call a pane without marks gone. `up` of the new version would end every agent of the old one.
+    """Break: treat a pane without marks as gone: the new version's `up` would end every older agent.
 
-    The older one set nothing on panes, had a hook for the whole session, and kept no pane's id.
+    The older version set nothing on panes, had a hook for the whole session, and stored no pane id.
     """
     agent = ready(fleet, "adam", "baker")
     fleet.llmc("start", "--worker", "adam", "--prompt", "@say the task")
@@ -338,7 +338,7 @@ def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
 
 @pytest.mark.soak
 def test_an_agent_of_an_older_llmc_that_has_died(scripted: Fleet) -> None:
-    """Break: let a shell that is left in the session count as the agent that was there."""
+    """Break: let a shell that is left in the session count as the agent."""
     agent, shells = ready(scripted), []
     for dead in (False, True):
         scripted.kill_daemon()
@@ -354,7 +354,7 @@ def test_an_agent_of_an_older_llmc_that_has_died(scripted: Fleet) -> None:
 
 
 def as_before(fleet: Fleet, worker: str, agent: Seat) -> None:
-    """What the version before left of a launch."""
+    """What the previous version left of a launch."""
     for option in ("@llmc", "@llmc_pid", "@llmc_worker", "remain-on-exit", "synchronize-panes"):
         fleet.tmux("set-option", "-pu", "-t", agent.pane, option)
     hook = fleet.tmux("show-hooks", "-p", "-t", agent.pane, "pane-died").partition(" ")[2].strip()
@@ -371,7 +371,7 @@ def as_before(fleet: Fleet, worker: str, agent: Seat) -> None:
 @clients_in_soak
 @pytest.mark.soak
 def test_an_agent_that_has_little_room(fleet: Fleet) -> None:
-    """A person's terminal is small, and split: the agent has a third of it, and our text takes many lines there.
+    """The user's terminal is small and split: the agent has a third of it, where our text takes many lines.
 
     Break: capture the window's active pane in `_box`, or judge its lines by a width of our own.
     """

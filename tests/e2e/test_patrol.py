@@ -1,4 +1,4 @@
-"""Patrol: what no hook tells is found, work that waits stays on the newest base, and a person is never disturbed."""
+"""Patrol: finds what no hook reports, keeps waiting work on the latest base, and never disturbs the user."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def state(fleet: Fleet) -> dict[str, Any]:
 
 
 def patrols(fleet: Fleet, count: int = 2) -> None:
-    """Wait until so many patrols have begun from now on; the last but one has then been over for all workers."""
+    """Wait until `count` more patrols have started; all but the last are then complete for all workers."""
     for _ in range(count):
         last = state(fleet)["patrol_last_run_unix"]
         wait_until(lambda last=last: state(fleet)["patrol_last_run_unix"] > last)
@@ -42,7 +42,7 @@ def is_on_main(fleet: Fleet, worker: str) -> bool:
 
 
 def work(fleet: Fleet, worker: str, change: str, on_conflict: str = "") -> str:
-    """A worker that waits for review; its commit."""
+    """A worker that waits for review; returns its commit."""
     task = f"Do what I say\n@sh {change}; git add -A; {COMMIT} 'Of {worker}'"
     task += f"\n@on-conflict {on_conflict}" if on_conflict else ""
     fleet.llmc("start", "--worker", worker, "--prompt", task)
@@ -54,7 +54,7 @@ def prompts(fleet: Fleet, kind: str) -> list[str]:
 
 
 def backdate(fleet: Fleet, worker: str, *fields: str, by_s: float = 400) -> None:
-    """What happened some time ago, without the wait for it."""
+    """Pretend that it happened some time ago, without waiting."""
     with Store(Root(fleet.root)).transaction() as tx:
         old = tx.worker(worker)
         tx.update(worker, **{name: getattr(old, name) - by_s for name in fields})
@@ -97,7 +97,7 @@ def test_work_that_waits_stays_on_the_newest_base(scripted: Fleet) -> None:
 @pytest.mark.soak
 @pytest.mark.req("1-130", "1-136")
 def test_conflicts_are_found_alike_by_accept_rebase_and_patrol(scripted: Fleet) -> None:
-    """Break: a second way to tell of conflicts; or let patrol rebase again what the worker gave up."""
+    """Break: report conflicts in a second way; or let patrol rebase again what the worker gave up."""
     scripted.commit("a.txt", "one\n", "Add a.txt")
     scripted.set_up("adam", config=OFTEN)
     scripted.up("--no-patrol")
@@ -115,15 +115,15 @@ def test_conflicts_are_found_alike_by_accept_rebase_and_patrol(scripted: Fleet) 
     assert len({row["base"] for row in found}) == 1
     texts = {prompt.partition("\n")[2] for prompt in prompts(scripted, "conflict")}
     assert len(prompts(scripted, "conflict")) == 3
-    assert len(texts) == 1, "word by word the same"
+    assert len(texts) == 1, "word for word the same"
     patrols(scripted, 3)
-    assert len(scripted.events("rebase_conflicted")) == 3, "what its worker gave up is a person's matter"
+    assert len(scripted.events("rebase_conflicted")) == 3, "what its worker gave up is left to the user"
     assert scripted.status("adam")["commit_sha"] == tip
 
 
 @pytest.mark.req("1-115")
 def test_after_an_accept_the_others_follow(scripted: Fleet) -> None:
-    """Break: no queue_others in accept or undo, no wake_queued after it, or no rebase_if_queued in a look."""
+    """Break: no queue_others in accept or undo, no wake_queued after it, no rebase_if_queued in a check."""
     scripted.set_up("adam", "baker", "carol")
     scripted.up("--no-patrol")
     for worker in ("adam", "baker", "carol"):
@@ -139,7 +139,7 @@ def test_after_an_accept_the_others_follow(scripted: Fleet) -> None:
     wait_until(lambda: not record(scripted, "baker")["rebase_due"])
     scripted.kill_daemon()
     scripted.llmc("accept", "baker")
-    assert not is_on_main(scripted, "carol"), "no daemon runs"
+    assert not is_on_main(scripted, "carol"), "no daemon is running"
     assert record(scripted, "carol")["rebase_due"]
     scripted.up("--no-patrol")
     wait_until(lambda: is_on_main(scripted, "carol"))
@@ -150,9 +150,9 @@ def test_after_an_accept_the_others_follow(scripted: Fleet) -> None:
 @pytest.mark.req("1-083")
 @pytest.mark.soak
 def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
-    """Break: leave out turn_runs in commits_without_stop, or the rule for a rest without a Stop.
+    """Break: leave out turn_runs in commits_without_stop, or the rule for an idle agent without a Stop.
 
-    And leave the cap out of Clock.age_s: what happened while the daemon stood still looks old at once.
+    Or leave the cap out of Clock.age_s: what happened while the daemon was frozen looks old immediately.
     """
     scripted.set_up("adam", "baker", config=OFTEN)
     scripted.up()
@@ -164,7 +164,7 @@ def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
     backdate(scripted, "adam", "commits_seen_unix")
     patrols(scripted, 3)
     moves = [row["to"] for row in scripted.events("status_changed") if row["worker"] == "adam"]
-    assert moves == ["idle", "working"], "its turn still runs"
+    assert moves == ["idle", "working"], "its turn is still running"
     for worker in ("adam", "baker"):
         scripted.tmux("send-keys", "-t", scripted.session(worker), "Escape")
     for worker in ("adam", "baker"):
@@ -183,14 +183,14 @@ def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
         wait_until(lambda: time.time() - last > 4.5)
     wait_until(lambda: scripted.events("clock_jump"))
     patrols(scripted, 2)
-    assert scripted.status("baker")["status"] == "needs_input", "a full wait is granted after a standstill"
+    assert scripted.status("baker")["status"] == "needs_input", "a full wait is granted after a freeze"
     assert "late" in scripted.events("clock_jump")[0]["why"]
     assert '"action": "clock_jump"' in (scripted.root / "logs/daemon.jsonl").read_text()
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_shells_that_were_left_behind_are_ended(fleet: Fleet) -> None:
-    """Break: end them without the grace, complete without ending them, or end more than the agent's own."""
+    """Break: end them without the grace period, complete without ending them, or end other processes, too."""
     fleet.set_up("adam", config={**OFTEN, "defaults.background_grace_s": "2"})
     fleet.up()
     pid_file = fleet.dir / "background.pid"
@@ -208,7 +208,7 @@ def test_shells_that_were_left_behind_are_ended(fleet: Fleet) -> None:
     (stopped,) = [row for row in fleet.events("agent_stopped") if row.get("background")]
     assert ended["ts"] - stopped["ts"] > 1.5
     assert not fleet.events("agent_exited"), "the agent itself is left alone"
-    # The shell's end is news for the agent, and may be a turn of its own; after that it still waits for review.
+    # The shell's end is news for the agent, and may start a turn; after that it still waits for review.
     wait_until(lambda: fleet.client_status("adam") == "idle" and not _has_pending(fleet))
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")
@@ -223,7 +223,7 @@ def _has_pending(fleet: Fleet) -> bool:
 def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     """Break: no rule stalled_rebase; no bell for an error; or a prompt, an abort or a reset after it.
 
-    And no EndTurn: what baker's person resolves by hand would be an error too.
+    Or no EndTurn: what the user resolves by hand in baker would be an error, too.
     """
     scripted.commit("a.txt", "one\n", "Add a.txt")
     scripted.set_up("adam", "baker", config=OFTEN)
@@ -240,7 +240,7 @@ def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     wait_until(lambda: scripted.client_status("adam") == "busy")
     age(scripted)
     patrols(scripted, 3)
-    assert scripted.status("adam")["status"] == "rebasing", "its turn runs"
+    assert scripted.status("adam")["status"] == "rebasing", "its turn is running"
     scripted.tmux("send-keys", "-t", scripted.session("adam"), "Escape")
     wait_until(lambda: scripted.client_status("adam") == "idle")
     patrols(scripted)
@@ -268,7 +268,7 @@ def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
 
 
 def age(fleet: Fleet, by_s: float = 400) -> None:
-    """As if nobody had written anything for some time."""
+    """As if nothing had been written for some time."""
     worktree = fleet.worktree("adam")
     names = fleet.git(
         *["rev-parse", "--path-format=absolute"],

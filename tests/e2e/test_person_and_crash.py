@@ -1,4 +1,4 @@
-"""A person at the agent's own terminal, and an agent that is killed: on both agents."""
+"""A user at the agent's own terminal, and an agent that is killed: on both agents."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def pane(fleet: Fleet, worker: str, what: str) -> str:
 @pytest.mark.req("1-105", "2-006")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_a_person_types_is_work_too(fleet: Fleet) -> None:
-    """Break that fails it: let `_person_began` change nothing, or type into a pane a person is attached to."""
+    """Break: let `_person_began` change nothing, or type into a pane that the user is attached to."""
     fleet.set_up("adam")
     fleet.up()
     with attached(fleet, "adam") as keyboard:
@@ -39,9 +39,9 @@ def test_what_a_person_types_is_work_too(fleet: Fleet) -> None:
 @pytest.mark.req("1-140", "1-141", "2-028")
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_killed_agent_comes_back_with_its_conversation(fleet: Fleet) -> None:
-    """Break that fails it: launch without --resume, or call a signal a normal end.
+    """Break: launch without --resume, or treat a signal as a normal exit.
 
-    Or leave `end_with_its_agent` out of intake: what its tool ran would go on under the next agent's hands.
+    Or leave `end_with_its_agent` out of intake: its tool's processes would run beside the next one.
     """
     fleet.set_up("adam")
     fleet.up()

@@ -1,4 +1,4 @@
-"""pick: a worker's commits as a branch of the source, and everything else as it was."""
+"""pick: a worker's commits become a branch of the source, and everything else stays as it was."""
 
 from tests.support.fleet import Fleet
 from tests.support.repos import snapshot
@@ -13,7 +13,7 @@ def everything(fleet: Fleet) -> object:
 
 
 def test_commits_become_a_branch(scripted: Fleet) -> None:
-    """Break: rebase the worktree to do it, check the branch out, or take new dates (the second pick would differ)."""
+    """Break: rebase the worktree for it, check the branch out, or use new dates (picks would differ)."""
     scripted.set_up("adam", "baker")
     scripted.up()
     script = f"echo 1 > one.txt; git add -A; {COMMIT} One; echo 2 > two.txt; git add -A; {COMMIT} Two; echo x > rest.txt"
@@ -53,7 +53,7 @@ def test_commits_become_a_branch(scripted: Fleet) -> None:
 
 
 def test_what_cannot_be_picked_changes_nothing(scripted: Fleet) -> None:
-    """Break: make the branch before all commits were replayed, or pick from an agent at work."""
+    """Break: create the branch before all commits were replayed, or pick from a busy agent."""
     scripted.set_up("adam")
     scripted.up()
     script = f"echo 1 > one.txt; git add -A; {COMMIT} One; echo mine > README.md; git add -A; {COMMIT} Two"

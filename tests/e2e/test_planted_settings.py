@@ -1,4 +1,4 @@
-"""What an agent plants in the clone's git settings is not run by llmc's commands, and is told to a person."""
+"""What an agent plants in the clone's git settings is not run by llmc's commands, and the user is told."""
 
 import itertools
 import shutil
@@ -36,9 +36,9 @@ def work(fleet: Fleet, worker: str, name: str) -> None:
 
 @pytest.mark.parametrize("share", [16, *in_soak(1)], ids=["some", "all"])
 def test_no_command_runs_what_was_planted(scripted: Fleet, planted: Planted, share: int) -> None:
-    """In every file, before every command: some of the keys, each in its turn; in `make soak` every key.
+    """In every file, before every command: some of the keys, in turn; in `make soak` every key.
 
-    Break: let git run without the guard's look.
+    Break: let git run without the guard's check.
     """
     rounds = itertools.count()
     fleet = scripted.set_up("adam", "bea")
@@ -80,14 +80,14 @@ def test_no_command_runs_what_was_planted(scripted: Fleet, planted: Planted, sha
     check("up", "--detach")
     check("add", "carl")
     assert "git_config" in {row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
-    # That the programs work: git without the guard runs them.
+    # Proof that the programs work: git without the guard runs them.
     clone, tree = fleet.dir / "control.git", fleet.dir / "control"
     fleet.git("--git-dir", str(clone), "worktree", "add", "--force", "--detach", str(tree), cwd=fleet.dir)
     assert planted.ran() != []
 
 
 def test_what_is_undone_is_told_with_who_may_have_done_it(scripted: Fleet, planted: Planted) -> None:
-    """Break: undo without a word."""
+    """Break: undo silently."""
     fleet = scripted.set_up("adam", "bea")
     own = fleet.root / ".git/worktrees/adam/config.worktree"
     planted.write(own, {"core.fsmonitor": KEYS["core.fsmonitor"]})
@@ -123,7 +123,7 @@ ORDINARY: list[Callable[[Fleet, Path], object]] = [
 
 
 def test_ordinary_changes_of_agents_stay_byte_for_byte(scripted: Fleet, planted: Planted) -> None:
-    """Also when something beside them is undone. Break: write the file anew from what is known."""
+    """Even when a neighboring setting is undone. Break: rewrite the file from what is known."""
     fleet = scripted.set_up("adam")
     tree, clone = fleet.worktree("adam"), fleet.root / ".git"
     for change in ORDINARY:

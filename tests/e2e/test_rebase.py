@@ -1,4 +1,4 @@
-"""Conflicts with the default branch: the worker is told, resolves them itself, and nothing is lost on the way."""
+"""Conflicts with the default branch: the worker is told, resolves them itself, and nothing is lost."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ KILLED = -signal.SIGKILL
 
 
 def begin(fleet: Fleet, change: str, on_conflict: str, *, subject: str = "Mine", worker: str = "adam") -> str:
-    """A worker that waits for review; its commit."""
+    """A worker that waits for review; returns its commit."""
     task = f"Do what I say\n@sh {change}; git add -A; {COMMIT} '{subject}'\n{on_conflict}"
     fleet.llmc("start", "--worker", worker, "--prompt", task)
     return str(fleet.wait(worker, "needs_review")["commit_sha"])
@@ -51,14 +51,14 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    fleet = set_up(Fleet("scripted"), defaults__patrol_interval_secs="600")  # it rebases too
+    fleet = set_up(Fleet("scripted"), defaults__patrol_interval_secs="600")  # it rebases, too
     yield fleet
     fleet.close()
 
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    """A fleet that several tests share: adam is idle, main has a.txt as at first, and git remembers no resolution."""
+    """A shared fleet: adam is idle, main has the original a.txt, and git remembers no resolution."""
     shared.plant({"a.txt": LINES})
     for known in (shared.root / ".git/rr-cache").glob("*"):
         shutil.rmtree(known)
@@ -70,7 +70,7 @@ def running(shared: Fleet) -> Iterator[Fleet]:
 @pytest.mark.req("1-016", "1-116", "2-017")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
-    """Break that fails it: keep the accept's journal, abort the rebase before the worker sees it, or send /clear first."""
+    """Break: keep the accept's journal, abort the rebase before the worker sees it, or send /clear first."""
     set_up(fleet, repo__validate="grep -q mine a.txt")
     tip = begin(fleet, "echo mine > a.txt", BOTH)
     conversation = record(fleet)["claude_session_id"]
@@ -85,7 +85,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     done = fleet.wait("adam", "needs_review")
     assert done["reason"] == "conflicts resolved"
     assert record(fleet)["claude_session_id"] == conversation, (
-        "who made the change resolves it, and knows why"
+        "the author of the change resolves it, with its context"
     )
     assert done["commit_sha"] == fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) != tip
     assert fleet.log()[0] == "Theirs", "nothing has landed yet"
@@ -98,7 +98,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert "`a.txt` (Content, 1 marker)" in prompt
     assert "Do what I say" in prompt, "the task is quoted"
     assert "@sh echo mine" in prompt
-    assert fleet.git("log", "--format=%s", "main").count("Mine") == 1, "its directives are not done again"
+    assert fleet.git("log", "--format=%s", "main").count("Mine") == 1, "its directives are not run again"
     assert [row["reason"] for row in fleet.events("accept_failed")] == ["conflicts in a.txt"]
     assert len(fleet.events("rebase_resolved")) == 1
 
@@ -106,7 +106,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
 RENAME = (
     "cat main.txt mine.txt > /dev/null; git rm -q --cached a.txt mine.txt; rm -f mine.txt; git add main.txt"
 )
-#: what the prompt says of each: a line in the summary, and the ways out
+#: what the prompt says about each: a line in the summary, and the options
 WORDS = {
     "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
     "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
@@ -133,9 +133,9 @@ KINDS = {
 @pytest.mark.req("1-132", "2-018", "2-019")
 @pytest.mark.parametrize("kind", ["modify/delete", "rename/rename", *in_soak("delete/modify", "add/add")])
 def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
-    """Break that fails it: look for conflicts by their markers; three of the kinds may have none.
+    """Break: detect conflicts by their markers; three of the kinds may have none.
 
-    Or: one sentence for all kinds in conflicts.describe, or in the details of the template.
+    Or use one sentence for all kinds in conflicts.describe, or in the details of the template.
     """
     theirs, mine, resolve, shown = KINDS[kind]
     tip = begin(running, mine, f"@on-conflict {resolve}; {CONTINUE}")
@@ -159,9 +159,9 @@ def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
 
 @pytest.mark.req("1-133", "2-021")
 def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
-    """What the prompt calls the default branch's is, and what it calls the worker's own is.
+    """What the prompt labels as the default branch's version is that version; the same for the worker's own.
 
-    Break that fails it: swap :2: and :3: in the template, as document 002 has them.
+    Break: swap :2: and :3: in the template, as in document 002.
     """
     look = f"git show :2:a.txt > {running.dir}/two; git show :3:a.txt > {running.dir}/three"
     begin(running, "echo mine > a.txt", f"@on-conflict {look}; {WHO} rebase --abort")
@@ -178,7 +178,7 @@ def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
 
 @pytest.mark.req("1-135")
 def test_aborted_by_the_worker(running: Fleet) -> None:
-    """Break that fails it: take the end of a rebase for its success; or tell nobody but who looks at the status."""
+    """Break: treat the end of a rebase as its success; or report it only in the status."""
     tip = begin(running, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
     running.commit("a.txt", "main\n", "Theirs")
     running.llmc("accept", "adam", code=1)
@@ -192,14 +192,14 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert item["next"].startswith("llmc rebase adam, or llmc console adam")
     (notice,) = of_items([Item(**item)], Notify().on, ["adam"])
     assert (notice.kind, "rebase aborted by the worker" in notice.title) == ("worker_error", True), (
-        "told by default"
+        "notified by default"
     )
 
 
 @pytest.mark.soak
 @pytest.mark.req("1-135")
 def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
-    """With a daemon of its own. Break: tell nobody but who looks at the status."""
+    """With its own daemon. Break: report it only in the status."""
     told = scripted.dir / "told"
     told.mkdir()
     command = f"cat > {told}/new-$$; mv {told}/new-$$ {told}/told-$$"
@@ -217,7 +217,7 @@ def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
 @pytest.mark.req("2-016", "2-023")
 @pytest.mark.parametrize("what", ["nothing", *in_soak("markers committed", "quit")])
 def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
-    """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
+    """Break: prompt again without counting, or accept a commit that still has markers."""
     does = {
         "nothing": "true",
         "markers committed": f"git add -A; {CONTINUE}; true",
@@ -244,7 +244,7 @@ def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
 
 
 def test_a_question_about_a_conflict_is_answered_from_outside(running: Fleet) -> None:
-    """Break: answer in `needs_input` only; the dialog stays open, and `answer` denies it."""
+    """Break: answer only in `needs_input`; the dialog stays open, and `answer` denies that there is one."""
     begin(
         running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/ask; do sleep 0.05; done"
     )
@@ -269,7 +269,7 @@ def test_a_question_about_a_conflict_is_answered_from_outside(running: Fleet) ->
 
 @pytest.mark.req("1-020")
 def test_what_a_rebasing_worker_takes(running: Fleet) -> None:
-    """Break that fails it: put `rebasing` among the statuses from which a task starts."""
+    """Break: add `rebasing` to the statuses from which a task starts."""
     begin(running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/go; do sleep 0.05; done")
     running.commit("a.txt", "main\n", "Theirs")
     running.llmc("rebase", "adam", code=1)
@@ -287,9 +287,9 @@ def test_what_a_rebasing_worker_takes(running: Fleet) -> None:
 
 
 def test_a_resolution_git_remembers_is_used_again(running: Fleet) -> None:
-    """The same conflict twice: the second time git's rerere knows what the worker did, and nobody is asked.
+    """The same conflict twice: the second time, git's rerere resolves it without the worker.
 
-    Break that fails it: take a rebase that stopped without unmerged files for a failure.
+    Break: treat a rebase that stopped without unmerged files as a failure.
     """
     tip = begin(running, "echo mine > a.txt", BOTH)
     running.commit("a.txt", "main\n", "Theirs")
@@ -303,7 +303,7 @@ def test_a_resolution_git_remembers_is_used_again(running: Fleet) -> None:
 
 
 def test_clean_and_up_to_date(running: Fleet) -> None:
-    """Break that fails it: leave the old commit_sha in the record."""
+    """Break: leave the old commit_sha in the record."""
     running.configure({"repo.validate": f"echo v >> {running.dir}/validated"})
     tip = begin(running, "echo mine > mine.txt", "")
     assert "up to date" in running.llmc("rebase", "adam").out
@@ -323,7 +323,7 @@ def test_clean_and_up_to_date(running: Fleet) -> None:
 
 
 def test_another_failure_of_git_changes_nothing(running: Fleet) -> None:
-    """Break that fails it: take every failing rebase for a conflict."""
+    """Break: treat every failing rebase as a conflict."""
     tip = begin(running, "echo mine > mine.txt", "")
     running.commit("b.txt", "main\n", "Theirs")
     blocked = running.root / ".git/worktrees/adam/rebase-merge"
@@ -340,9 +340,9 @@ def test_another_failure_of_git_changes_nothing(running: Fleet) -> None:
 
 
 def test_the_agent_crashes_while_it_resolves(running: Fleet) -> None:
-    """Started again, it finds its rebase open and is told once more.
+    """After a restart, it finds its rebase open and is told once more.
 
-    Break that fails it: forget the open rebase when a worker goes offline.
+    Break: forget the open rebase when a worker goes offline.
     """
     mark = running.dir / "crashed"
     crash = f"test -e {mark} || (touch {mark}; kill -9 $(ps -o ppid= -p $PPID) $PPID)"
@@ -368,7 +368,7 @@ def crashing() -> Iterator[Fleet]:
     fleet.close()
 
 
-#: after a step is before the next one, nearly: those are in `make soak`
+#: the end of a step is nearly the start of the next one: those run in `make soak`
 POINTS = [
     "rebase.record:before",
     "rebase.prompt:after",
@@ -382,13 +382,13 @@ POINTS = [
 @pytest.mark.parametrize("command", ["accept", pytest.param("rebase", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("point", [*POINTS, "submit.paste:after"])
 def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command: str) -> None:
-    """Break that fails it: begin the rebase before the intent is in state, or tell the worker before its status is."""
+    """Break: start the rebase before the intent is in state, or tell the worker before its status is."""
     subject = f"{command} killed at {point}"
     tip = begin(crashing, f"echo '{subject}' > a.txt", BOTH, subject=subject)
     crashing.commit("a.txt", f"main {subject}\n", f"Theirs: {subject}")
     told = len(conflict_prompts(crashing))
     crashing.llmc(command, "adam", code=KILLED, LLMC_FAULT=f"{point}:kill")
-    if point != "rebase.prompt:after":  # then it was told, and repeating is a new command
+    if point != "rebase.prompt:after":  # by then it was told, and repeating is a new command
         crashing.llmc(command, "adam", code=1)
     crashing.wait("adam", "needs_review")
     assert len(conflict_prompts(crashing)) == told + 1, "told exactly once"
@@ -401,7 +401,7 @@ def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", ["rebase.record", *in_soak("rebase.persist", "rebase.run")])
 def test_killed_in_a_clean_rebase_and_repeated(crashing: Fleet, step: str, when: str) -> None:
-    """Break that fails it: leave the intent behind when the work was done already."""
+    """Break: keep the intent when the work was already done."""
     subject = f"clean, killed {when} {step}"
     tip = begin(crashing, f"echo '{subject}' > mine.txt", "", subject=subject)
     crashing.commit("b.txt", f"main {subject}\n", f"Theirs: {subject}")

@@ -1,4 +1,4 @@
-"""What is rebased is validated: a clean `rebase` before it waits again, resolved conflicts before they count."""
+"""Rebased work is validated: a clean `rebase` before it waits again, resolved conflicts before they count."""
 
 import json
 import time
@@ -18,7 +18,7 @@ RESOLVE = f"printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
 
 
 def set_up(fleet: Fleet, script: str, *flags: str, **config: str) -> None:
-    """A fleet whose validation is a script beside it, which tests may change."""
+    """A fleet whose validation is an external script that tests may change."""
     fleet.commit("a.txt", "one\n", "Add a.txt")
     check(fleet, script)
     command = {"repo.validate": f"sh {fleet.dir}/check"}
@@ -36,7 +36,7 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    """A fleet that tests share: adam is idle, its validation passes, and nothing has run."""
+    """A shared fleet: adam is idle, its validation passes, and nothing has run."""
     for name in ("ran", "runs", "go"):
         (shared.dir / name).unlink(missing_ok=True)
     check(shared, "true")
@@ -73,7 +73,7 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 @pytest.mark.req("2-017", "2-031")
 def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) -> None:
-    """Break: no then_validate in rebase(); or leave the status needs_review while it is validated."""
+    """Break: no then_validate in rebase(); or keep the status needs_review during the validation."""
     check(running, f"cp {running.root}/state.json {running.dir}/during")
     running.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
     before = running.wait("adam", "needs_review")
@@ -84,7 +84,7 @@ def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) ->
     after = running.status("adam")
     assert (after["status"], after["reason"]) == ("needs_review", "rebased")
     assert after["commit_sha"] == done["commit"] != before["commit_sha"]
-    assert after["since_unix"] == before["since_unix"], "it waits as long as before"
+    assert after["since_unix"] == before["since_unix"], "its waiting time did not restart"
     assert len(running.events("rebase_validated")) == 1
     check(running, "test ! -e x || { echo that is broken; exit 4; }")
     running.commit("c.txt", "main\n", "Breaks it")
@@ -95,7 +95,7 @@ def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) ->
     assert "that is broken" in failed.err
     assert running.status("adam")["reason"] == "rebased, but fails validation"
     assert running.events("validation_failed")[0]["round"] == 0
-    assert not running.prompts_in_transcripts()[1:], "a clean rebase is nothing to bother the worker with"
+    assert not running.prompts_in_transcripts()[1:], "a clean rebase does not need the worker"
     check(running, "true")
     running.llmc("accept", "adam")
 
@@ -121,7 +121,7 @@ def test_a_resolution_that_does_not_pass_goes_back_to_the_worker(fleet: Fleet) -
     (failed,) = fleet.events("validation_failed")
     assert (failed["code"], failed["round"]) == (7, 1)
     moves = [row["to"] for row in fleet.events("status_changed")]
-    assert moves[-2:] == ["rebasing", "needs_review"], "all the time in between it was rebasing"
+    assert moves[-2:] == ["rebasing", "needs_review"], "it was rebasing all the time"
     assert len(prompts(fleet, "conflict")) == 1
     fleet.llmc("accept", "adam")
     assert (fleet.source / "a.txt").read_text() == "main\nmine\nmended\n"
@@ -155,7 +155,7 @@ def test_three_validations_that_fail_are_an_error(running: Fleet) -> None:
     ],
 )
 def test_killed_while_it_validates(running: Fleet, when: str, by: str) -> None:
-    """Break: forget validation_due before the validation has ended, or wait for a hook that came already."""
+    """Break: clear validation_due before the validation is over, or wait for a hook that already came."""
     begin(running)
     running.kill_daemon()
     check(running, f"echo v >> {running.dir}/ran")
@@ -181,7 +181,7 @@ def test_killed_while_it_validates(running: Fleet, when: str, by: str) -> None:
 @pytest.mark.req("1-081")
 @pytest.mark.soak
 def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
-    """Break: run patrol beside the lane, let a shutdown wait for what runs, or go on after it began."""
+    """Break: run patrol beside the lane, let a shutdown wait for it, or continue after a shutdown started."""
     set_up(scripted, "true", defaults__patrol_interval_secs="0.2")
     go = scripted.dir / "go"
     begin(scripted)
@@ -199,7 +199,7 @@ def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
                 json.loads((scripted.root / "state.json").read_text())["patrol_last_run_unix"] > last
             )
         )
-    assert lines(scripted, "ran") == ["begun"], "patrols came by, and left the one that runs alone"
+    assert lines(scripted, "ran") == ["begun"], "patrols came, and did not disturb the running one"
     began = time.monotonic()
     scripted.llmc("down")
     assert time.monotonic() - began < 15
@@ -215,7 +215,7 @@ def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
 
 
 def test_a_commit_made_while_it_is_validated_is_validated_too(running: Fleet) -> None:
-    """Breaks when settle does not look at HEAD afterwards: what waits for review would not be what passed."""
+    """Breaks when settle does not check HEAD afterwards: what waits for review would not be what passed."""
     fleet = running
     check(fleet, f"echo >> {fleet.dir}/runs; while ! test -e {fleet.dir}/go; do sleep 0.02; done")
     fleet.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")

@@ -1,4 +1,4 @@
-"""Remediation: the supervisor's own agent fixes what stopped the fleet, beside a fleet that goes on."""
+"""Remediation: the supervisor's own agent fixes what stopped the fleet, beside a running fleet."""
 
 import json
 import os
@@ -27,9 +27,10 @@ def newest_log(fleet: Fleet) -> str:
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 @pytest.mark.soak
 def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
-    """Breaks that fail it: no OverseerRoot.inbox and wake_socket of its own (the daemon would meet its hooks);
-    kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text.
-    Or launch the supervisor's agent without the task list; or leave of_fleet out of worker_tasks.mark."""
+    """Break: no OverseerRoot.inbox and wake_socket of its own (the daemon would get its hooks); kill_server
+    in close_server (`down` would end it); no clear=True; leave tool_use out of row_text. Or launch the
+    supervisor's agent without the task list; or leave of_fleet out of worker_tasks.mark.
+    """
     broken = fleet.source / "build.cfg"
     broken.write_text("broken\n")
     fleet.set_up("adam", config={"defaults.ready_timeout_s": "60", "auto.task_list_id": "plan"})
@@ -75,7 +76,7 @@ def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     waits = [
         row["next"] for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "proposed"
     ]
-    assert waits == ["llmc tasks approve 1"], "what it notes down becomes no work before a person has looked"
+    assert waits == ["llmc tasks approve 1"], "its notes become tasks only once approved"
 
     pid = agent_pid(fleet)
     assert "It is sound again." in fleet.llmc("peek", "overseer").out
@@ -94,10 +95,11 @@ def test_a_failure_is_fixed_beside_a_worker_at_its_task(fleet: Fleet) -> None:
 @pytest.mark.drill
 @pytest.mark.req("0-142", "0-143", "0-147", "0-148", "0-226", "0-228")
 def test_what_can_happen_to_a_remediation(scripted: Fleet) -> None:
-    """Breaks that fail it: TRIES = 1 (crash once), no limit in judge (hang), no `stopping` in judge, causes left
-    out of _why; the session's record in state.json; doctor refused to the supervisor's agent."""
+    """Break: TRIES = 1 (crash once), no limit in judge (hang), no `stopping` in judge, causes left out of
+    _why; the session's record in state.json; doctor refused to the supervisor's agent.
+    """
     scripted.set_up()
-    # The state may be what is broken; and logs hold what a terminal would act on.
+    # The state itself may be broken; and logs contain what a terminal would act on.
     (scripted.root / "state.json").write_text("{ not json")
     prompt = "The log: \x1b[31mred\x1b[0m\n@sh [ -e tried ] || { touch tried; kill -9 $PPID; }\n"
     prompt += "@sh llmc up; echo up: $?; llmc doctor --json > report; wc -c < report | grep -v '^0$'"
@@ -131,7 +133,7 @@ def test_what_can_happen_to_a_remediation(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-149")
 def test_a_killed_supervisor_leaves_what_there_was(scripted: Fleet) -> None:
-    """Breaks that fail it: write the log at the end only; do not quieten a session that is found busy."""
+    """Break: write the log only at the end; do not quieten a session that is found busy."""
     scripted.set_up()
     killed = Remedy(scripted, "@sh echo first words\n@hang")
     wait_until(lambda: "    first words" in newest_log(scripted), 120)

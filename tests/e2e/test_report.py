@@ -12,7 +12,7 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_no_changes_needs_the_agents_own_word(fleet: Fleet) -> None:
-    """Break that fails it: take every clean Stop for no_changes; a clarifying question would end the task."""
+    """Break: treat every clean Stop as no_changes; a clarifying question would end the task."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     fleet.llmc("start", "--prompt", "@say I looked at it")
@@ -24,7 +24,7 @@ def test_no_changes_needs_the_agents_own_word(fleet: Fleet) -> None:
 
 
 def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fleet) -> None:
-    """Break that fails it: believe LLMC_WORKER without looking at the process's parents."""
+    """Break: trust LLMC_WORKER without checking the process's parents."""
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     assert "for agents" in scripted.llmc("report", "done", code=2).err
@@ -39,7 +39,7 @@ def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fl
 
 
 def test_an_agent_of_another_launch_is_refused(scripted: Fleet) -> None:
-    """It runs in the pane, and the state knows of a later launch. Break: no look at the instance in check_reporter()."""
+    """It runs in the pane, but the state has a later launch. Break: no instance check in check_reporter()."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     go, code = scripted.dir / "go", scripted.dir / "code"

@@ -54,7 +54,7 @@ def task(subject: str, *, file: str = "file.txt") -> str:
 
 
 def turn_of(fleet: Fleet, sent: dict[str, Any]) -> str:
-    """The one turn that a prompt began, as the agent has it."""
+    """The one turn that a prompt started, as the agent recorded it."""
     (turn,) = [turn for turn in fleet.user_turns() if turn.startswith(f"[llmc {sent['prompt_id']}]\n")]
     return turn
 
@@ -66,7 +66,9 @@ def accepted(fleet: Fleet, worker: str = "adam") -> None:
 
 @pytest.mark.req("1-002", "1-003", "1-005", "1-006", "1-090", "1-095", "2-002", "2-007")
 def test_the_root_after_init_and_add(running: Fleet) -> None:
-    """Break: a clone that shares files with the source, a worktree elsewhere, a setting of setup._clone left out."""
+    """Break: share the clone's files with the source, put a worktree elsewhere,
+    skip a setting of setup._clone.
+    """
     root = running.root
     assert (root / "config.toml").is_file()
     assert state_of(running)["version"] == 1
@@ -94,7 +96,7 @@ def test_the_root_after_init_and_add(running: Fleet) -> None:
 
 @pytest.mark.req("1-091", "2-029")
 def test_up_makes_what_is_missing_and_everybody_is_idle(running: Fleet) -> None:
-    """Break: no provision in Daemon._bring_up; baker's worktree was taken away before `up`."""
+    """Break: no provision in Daemon._bring_up; baker's worktree was removed before `up`."""
     assert (running.worktree("baker") / ".git").exists()
     for name in ("aaron", "adam", "baker"):
         assert running.status(name)["status"] == "idle"
@@ -105,7 +107,9 @@ def test_up_makes_what_is_missing_and_everybody_is_idle(running: Fleet) -> None:
 
 @pytest.mark.req("1-031", "1-032", "1-036", "1-051", "1-052", "1-053", "1-060", "2-005", "2-006", "2-032")
 def test_how_an_agent_is_launched(running: Fleet) -> None:
-    """Break: a flag left out in ClaudeCode.argv, a mark in sessions._environment, the size in Tmux._launch."""
+    """Break: a flag left out of ClaudeCode.argv, a mark out of sessions._environment,
+    the size out of Tmux._launch.
+    """
     for name, model in (("adam", "opus"), ("baker", "sonnet")):
         process = Path("/proc", pane(running, name, "#{pane_pid}"))
         argv = (process / "cmdline").read_text().split("\0")
@@ -192,7 +196,7 @@ PHRASES = [
 
 @pytest.mark.req("1-012", "1-019", "1-072", "1-075", "2-033")
 def test_neither_words_on_the_screen_nor_a_commit_end_a_turn(running: Fleet) -> None:
-    """Break: judge a worker by its screen, or take a commit for the end of its task."""
+    """Break: judge a worker by its screen, or treat a commit as the end of its task."""
     go, turns = running.dir / "go", len(running.user_turns())
     hold = f"while [ ! -e {go} ]; do sleep 0.05; done"
     base = running.git("rev-parse", "main")
@@ -204,7 +208,7 @@ def test_neither_words_on_the_screen_nor_a_commit_end_a_turn(running: Fleet) -> 
     others = "offline,idle,needs_input,needs_review,rejected,rebasing,no_changes,error"
     unmoved = running.llmc("wait", "adam", "--status", others, "--timeout", "1.5", code=1)
     assert "adam is working" in unmoved.err
-    assert len(running.user_turns()) == turns + 1, "it was typed at unasked"
+    assert len(running.user_turns()) == turns + 1, "llmc typed without being asked"
     go.touch()
     done = running.wait("adam", "needs_review")
     assert done["commit_sha"] == running.git("rev-parse", "HEAD", cwd=running.worktree("adam"))
@@ -213,7 +217,7 @@ def test_neither_words_on_the_screen_nor_a_commit_end_a_turn(running: Fleet) -> 
 
 @pytest.mark.req("1-040", "1-047")
 def test_the_record_of_a_worker(running: Fleet) -> None:
-    """Break: rename a field of WorkerRecord, or keep the launch's environment in it."""
+    """Break: rename a field of WorkerRecord, or store the launch's environment in it."""
     text = "Two lines\n" + task("Recorded")
     running.llmc("start", "--worker", "adam", "--prompt", text)
     tip = running.wait("adam", "needs_review")["commit_sha"]
@@ -235,7 +239,7 @@ def test_the_record_of_a_worker(running: Fleet) -> None:
 
 @pytest.mark.req("1-004", "1-007", "1-035", "1-110", "1-111", "1-112", "1-142")
 def test_from_two_commits_to_one(running: Fleet) -> None:
-    """Break: no expanduser in Project.source, no look at the tree in accept, no clean() of the message, no bell."""
+    """Break: no expanduser in Project.source, no tree check in accept, no clean() of the message, no bell."""
     credits = (
         "🤖 Generated with [Claude Code](https://claude.com/claude-code)",
         "Co-Authored-By: Claude <noreply@anthropic.com>",
@@ -262,7 +266,7 @@ def test_from_two_commits_to_one(running: Fleet) -> None:
     assert "First" in body
     assert "Second" in body
     assert [word for word in ("Claude", "Cursor", "Generated") if word in body] == []
-    assert "Co-Authored-By: Jane Doe <jane@example.com>" in body, "a person's credit is not ours to take"
+    assert "Co-Authored-By: Jane Doe <jane@example.com>" in body, "a human's credit is not ours to take"
     log = (running.root / "logs/adam.log").read_text()
     assert "the setup ran" in log
     assert "the validation ran" in log
@@ -270,7 +274,7 @@ def test_from_two_commits_to_one(running: Fleet) -> None:
 
 @pytest.mark.req("1-004")
 def test_each_worker_has_a_log_from_its_first_prompt_on(running: Fleet) -> None:
-    """Break: write to it only where a command runs, or an agent crashes; or leave the note out of `submit`."""
+    """Break: write to it only when a command runs or an agent crashes; or leave the note out of `submit`."""
     log = running.root / "logs/aaron.log"
     before = log.read_text() if log.exists() else ""
     sent = running.llmc(
@@ -296,7 +300,7 @@ def test_each_worker_has_a_log_from_its_first_prompt_on(running: Fleet) -> None:
 
 @pytest.mark.req("1-058", "1-098")
 def test_a_long_task_from_a_file(running: Fleet) -> None:
-    """Break: paste whatever its size."""
+    """Break: paste it regardless of its size."""
     path = running.dir / "task.md"
     path.write_text("a long story\n" * 10_000)
     sent = running.llmc("start", "--worker", "adam", "--prompt-file", str(path), "--json").json
@@ -339,13 +343,13 @@ def test_every_worker_was_left_idle(running: Fleet) -> None:
 @pytest.mark.req("1-018", "1-080", "1-082", "1-093", "1-141", "2-033")
 @pytest.mark.soak
 def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
-    """A pane without its mark is nobody's agent, though its process lives: nothing but patrol can notice.
+    """A pane without its mark is not a worker's agent, although its process lives: only patrol can notice.
 
     Break: no _patrol in Daemon._serve, patrol with --no-patrol, or a launch in sessions.reconcile.
     """
     scripted.set_up("adam", "baker", config={"defaults.patrol_interval_secs": "0.2"})
     scripted.up("--no-patrol")
-    # The daemon looks at everybody once when it starts; a whole task later that is over.
+    # The daemon checks all workers once when it starts; a whole task later that is over.
     scripted.llmc("start", "--worker", "baker", "--prompt", "@say hello")
     scripted.wait("baker", "needs_input")
     scripted.llmc("reset", "baker", "--yes")
@@ -363,7 +367,7 @@ def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
     assert gone["reason"] == "session gone"
     scripted.llmc("wait", "adam", "--status", "idle,working", "--timeout", "1.5", code=1)
     launched = [event["worker"] for event in scripted.events("session_launched")]
-    assert sorted(launched) == ["adam", "adam", "baker", "baker"], "once for each `up`"
+    assert sorted(launched) == ["adam", "adam", "baker", "baker"], "once per `up`"
     assert len([turn for turn in scripted.user_turns() if "@say once" in turn]) == 1
 
 
@@ -401,9 +405,9 @@ def test_a_prompt_or_a_dialog_on_the_screen_is_no_sign_of_readiness(scripted: Fl
 @pytest.mark.req("1-094", "1-142", "2-015")
 @pytest.mark.soak
 def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
-    """Break: no leftovers in sessions.end, no SIGKILL in daemon/control.py, or a bell that cannot be switched off.
+    """Break: no leftovers in sessions.end, no SIGKILL in daemon/control.py, or a bell that is always on.
 
-    Or no Escape in sessions.end: the transcript would not say that the turn was cut short.
+    Or no Escape in sessions.end: the transcript would not say that the turn was interrupted.
     """
     scripted.set_up("adam", "baker", config={"defaults.sound_on_review": "false"})
     scripted.up()
@@ -416,7 +420,7 @@ def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
     prompt = f"@sh setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; exec sleep 300' & sleep 300"
     scripted.llmc("start", "--worker", "adam", "--prompt", prompt)
     wait_until(left.exists)
-    # In order: the turn is interrupted, the conversation saved, all of it ended, and the state knows.
+    # In order: the turn is interrupted, the conversation saved, every process ended, and the state updated.
     processes = [
         int(left.read_text()),
         *(int(pane(scripted, name, "#{pane_pid}")) for name in ("adam", "baker")),
@@ -467,8 +471,8 @@ def test_the_default_root_and_its_session_names(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-250", "0-251", "0-252", "0-253")
 def test_each_worktree_is_a_serena_project_of_its_own(scripted: Fleet) -> None:
-    """Break: name projects after the source; leave the registration out of `settle`, or the other projects' names out of
-    `_unique_name`: two roots that are called alike would share a project.
+    """Break: name projects after the source; leave the registration out of `settle`, or the other projects'
+    names out of `_unique_name`: two roots of the same name would share a project.
     """
     fleet = scripted
     registry = fleet.home / ".serena/serena_config.yml"
@@ -487,7 +491,7 @@ def test_each_worktree_is_a_serena_project_of_its_own(scripted: Fleet) -> None:
     adam = fleet.worktree("adam")
     assert project(adam) == 'project_name: "llmc-root-adam"\n'
     assert registered() == [str(adam)]
-    # A reset brings back what is gone, and keeps what is there.
+    # A reset restores what is gone, and keeps what is there.
     shutil.rmtree(adam / ".serena")
     fleet.llmc("reset", "adam")
     assert project(adam) == 'project_name: "llmc-root-adam"\n'
@@ -502,4 +506,4 @@ def test_each_worktree_is_a_serena_project_of_its_own(scripted: Fleet) -> None:
     assert re.fullmatch(r'project_name: "llmc-root-adam-\w{8}"\n', project(other / ".worktrees/adam"))
     assert registered() == [str(adam), str(other / ".worktrees/adam")]
     fleet.llmc("--root", str(fleet.root), "nuke", "adam", "--yes")
-    assert registered() == [str(other / ".worktrees/adam")], "a project that is gone is not offered"
+    assert registered() == [str(other / ".worktrees/adam")], "a deleted project is not offered"

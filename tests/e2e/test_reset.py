@@ -27,7 +27,7 @@ def running() -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Fleet]:
-    """Agents without a daemon: only the commands themselves go on."""
+    """Agents without a daemon: only the commands themselves make progress."""
     fleet = Fleet("scripted")
     fleet.set_up("adam")
     fleet.up("--no-patrol")
@@ -41,7 +41,7 @@ def record(fleet: Fleet) -> dict[str, object]:
 
 
 def set_record(fleet: Fleet, **fields: object) -> None:
-    """A state that is hard to reach; no daemon and no command runs meanwhile."""
+    """A state that is hard to reach; no daemon and no command runs in the meantime."""
     path = fleet.root / "state.json"
     state = json.loads(path.read_text())
     state["workers"]["adam"].update(fields)
@@ -66,7 +66,7 @@ def works(fleet: Fleet) -> None:
 
 
 def test_a_worker_with_every_kind_of_work_becomes_idle_and_nothing_is_lost(running: Fleet) -> None:
-    """Break that fails it: reset without a pin, or pin without the index."""
+    """Break: reset without a pin, or pin without the index."""
     running.llmc("reset", "adam")
     running.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'X'")
     running.wait("adam", "needs_review")
@@ -87,12 +87,12 @@ def test_a_worker_with_every_kind_of_work_becomes_idle_and_nothing_is_lost(runni
 
 
 def test_a_busy_agent_is_interrupted_first(running: Fleet) -> None:
-    """Break that fails it: leave out the Escape; the agent is then started anew, and its conversation is gone."""
+    """Break: leave out the Escape; the agent is then restarted, and its conversation is gone."""
     running.llmc("reset", "adam")
     running.llmc(
         "start", "--prompt", f"@say begun\n@sleep 30\n@sh echo late > late.txt; git add -A; {COMMIT} 'Late'"
     )
-    # Before its first word, Escape would put the prompt back into the box.
+    # Before its first output, Escape would put the prompt back into the box.
     wait_until(lambda: "● begun" in running.screen("adam") and running.client_status("adam") == "busy")
     done = running.llmc("reset", "adam", "--json").json
     assert (done["status"], done["restarted"]) == ("idle", False)
@@ -102,7 +102,7 @@ def test_a_busy_agent_is_interrupted_first(running: Fleet) -> None:
 
 
 def test_background_work_of_the_agent_is_ended(running: Fleet) -> None:
-    """Break that fails it: leave out the leftovers; they write into the next task's worktree."""
+    """Break: leave out the leftovers; they write into the next task's worktree."""
     running.llmc("reset", "adam")
     pid_file = running.dir / "background.pid"
     running.llmc("start", "--prompt", f"@background echo $$ > {pid_file}; sleep 300; true")
@@ -115,7 +115,7 @@ def test_background_work_of_the_agent_is_ended(running: Fleet) -> None:
 
 
 def test_an_agent_that_does_not_listen_is_started_anew(running: Fleet) -> None:
-    """Break that fails it: wait for idle without a limit, or reset while it is busy."""
+    """Break: wait for idle without a limit, or reset while it is busy."""
     running.llmc("reset", "adam")
     pid = agent_pid(running)
     running.llmc("start", "--prompt", "@sleep 60")
@@ -129,7 +129,7 @@ def test_an_agent_that_does_not_listen_is_started_anew(running: Fleet) -> None:
 
 
 def test_a_crashed_agent_is_started_again_and_its_crashes_are_forgotten(running: Fleet) -> None:
-    """Break that fails it: leave crash_count as it is."""
+    """Break: leave crash_count as it is."""
     running.llmc("reset", "adam")
     running.llmc("start", "--prompt", "@crash 7")
     wait_until(lambda: running.record("adam")["status"] == "offline")
@@ -158,7 +158,7 @@ def test_wrong_command_lines(running: Fleet) -> None:
 
 
 def test_an_error_is_left_by_a_reset_and_the_hints_say_so(alone: Fleet) -> None:
-    """Break that fails it: the hint of `start` in the status error."""
+    """Break: print the hint of `start` in the status error."""
     set_record(alone, status="error", error_reason="it broke", cause="agent", current_prompt="old")
     assert "llmc reset adam" in alone.llmc("start", "--worker", "adam", "--prompt", "x", code=3).err
     assert "llmc reset adam" in alone.llmc("status").out
@@ -182,7 +182,7 @@ def test_a_dead_agent_without_a_daemon(alone: Fleet, status: str) -> None:
 
 
 def test_an_orphan_branch_does_not_break_it(alone: Fleet) -> None:
-    """Break that fails it: pin with `rev-parse HEAD`, which an orphan branch has not."""
+    """Break: pin with `rev-parse HEAD`, which an orphan branch does not have."""
     wanted = make_mess(alone, "adam", "orphan")
     alone.git("checkout", "-q", "--orphan", "elsewhere", cwd=alone.worktree("adam"))
     (alone.worktree("adam") / "more.txt").write_text("on the orphan branch\n")
@@ -207,9 +207,9 @@ def test_a_worktree_that_is_gone_is_made_again(alone: Fleet) -> None:
 
 
 def test_an_open_delivery_is_cancelled_and_never_arrives(alone: Fleet) -> None:
-    """Killed half way, too: nobody finishes the old delivery in a fresh worktree.
+    """Even if killed halfway: nothing finishes the old delivery in a fresh worktree.
 
-    Break that fails it: clear the delivery only at the end.
+    Break: clear the delivery only at the end.
     """
     alone.llmc("reset", "adam")
     ran = alone.dir / "ran"
@@ -238,7 +238,7 @@ def test_an_accept_that_has_not_landed_is_cancelled(alone: Fleet, at: str) -> No
 
 @pytest.mark.parametrize("at", ["land", *in_soak("reset")])
 def test_an_accept_that_may_have_landed_must_be_finished(alone: Fleet, at: str) -> None:
-    """Break that fails it: cancel every accept; the landed one would have no `accepted` event."""
+    """Break: cancel every accept; the landed one would have no `accepted` event."""
     alone.llmc("start", "--prompt", f"@sh echo {at} > l.txt; git add l.txt; {COMMIT} 'L {at}'")
     alone.wait("adam", "needs_review")
     alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"accept.{at}:before:kill")
@@ -252,7 +252,7 @@ def test_an_accept_that_may_have_landed_must_be_finished(alone: Fleet, at: str) 
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", ["cancel", "quiet", "tree", "finish"])
 def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: str) -> None:
-    """Break that fails it: reset the tree before it is pinned, or forget a step when it is repeated."""
+    """Break: reset the tree before it is pinned, or forget a step when it is repeated."""
     wanted = make_mess(alone, "adam", f"{when} {step}")
     set_record(alone, status="needs_input", current_prompt="old", error_reason="")
     alone.llmc("reset", "adam", code=KILLED, LLMC_FAULT=f"reset.{step}:{when}:kill")
@@ -263,7 +263,7 @@ def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_on_both_agents_a_busy_worker_is_reset_and_takes_the_next_task(fleet: Fleet) -> None:
-    """Break that fails it: go on with a client that put the interrupted prompt back into its box."""
+    """Break: continue with a client that put the interrupted prompt back into its box."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     late = fleet.dir / "late"

@@ -17,7 +17,7 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
 def in_a_tool_call(fleet: Fleet, *command: str) -> None:
-    """The agent is at a command that says so itself: its prompt is on the screen before it begins."""
+    """The agent runs a command that says so itself: its prompt is on the screen before it starts."""
     begun = fleet.dir / "begun"
     fleet.llmc(*command, f"@say begun\n@sh touch {begun}; python3 -c 'import time; time.sleep(60)'")
     wait_until(begun.exists)
@@ -35,13 +35,13 @@ def busy_with_a_queue(fleet: Fleet, count: int, *, marks: str) -> None:
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -> None:
-    """Break: interrupt the agent and believe its first idle moment; the client then sends what was queued."""
+    """Break: interrupt the agent and trust its first idle moment; the client then sends what was queued."""
     fleet.set_up("adam")
     fleet.up()
     busy_with_a_queue(fleet, count, marks="stale")
     done = fleet.llmc("reset", "adam", "--json").json
     assert (done["status"], done["restarted"]) == ("idle", True)
-    wait_until(lambda: fleet.client_status("adam") == "idle")  # a new one says nothing for a moment
+    wait_until(lambda: fleet.client_status("adam") == "idle")  # a new one prints nothing for a moment
     # Whatever is still to run comes before a task that is queued behind it.
     assert (
         fleet.llmc("start", "--worker", "adam", "--prompt", "@say hello", "--json").json["outcome"]
@@ -58,7 +58,7 @@ def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -
 def test_nor_does_one_that_the_transcript_does_not_have_yet(
     scripted: Fleet, command: tuple[str, ...]
 ) -> None:
-    """Break: ask for a queue after the delivery was cancelled; only the delivery knows that the message was queued."""
+    """Break: look for a queue after cancelling the delivery, the only record of the queued message."""
     fleet = scripted.set_up("adam")
     fleet.up()
     busy_with_a_queue(fleet, 1, marks="stale")
@@ -72,7 +72,7 @@ def test_nor_does_one_that_the_transcript_does_not_have_yet(
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_queued_message_that_died_with_its_agent_is_said(fleet: Fleet) -> None:
-    """Break: keep `queued` when another agent is launched; the message is nowhere, and nobody knows."""
+    """Break: keep `queued` when another agent is launched; the message is lost without a trace."""
     fleet.set_up("adam")
     fleet.up()
     busy_with_a_queue(fleet, 1, marks="stale")
@@ -92,7 +92,7 @@ def test_a_queued_message_that_died_with_its_agent_is_said(fleet: Fleet) -> None
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
-    """Break: start the session anew whenever something was queued once; every reset then takes seconds."""
+    """Break: restart the session whenever something was ever queued; every reset then takes seconds."""
     fleet.set_up("adam")
     fleet.up()
     go = fleet.dir / "go"
@@ -118,7 +118,7 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_queue_that_went_with_its_process_stops_nothing(scripted: Fleet) -> None:
-    """Break: believe the transcript alone; what was queued in a process that is gone would keep work from landing."""
+    """Break: trust only the transcript; a queue of a dead process would keep work from landing."""
     fleet = scripted.set_up("adam")
     fleet.up()
     fleet.llmc(

@@ -1,4 +1,4 @@
-"""Review, reject, accept: what a person sees is what lands, or they are told."""
+"""Review, reject, accept: what the user sees is what lands, or llmc says otherwise."""
 
 import os
 import pty
@@ -23,7 +23,7 @@ AMEND = f"{IDENTITY} commit -q --amend -m"
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    """A running fleet, shared by tests that each find their workers idle."""
+    """A running fleet, shared by tests that each start with idle workers."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
@@ -38,7 +38,7 @@ def running(shared: Fleet) -> Iterator[Fleet]:
 
 
 def work(fleet: Fleet, text: str, worker: str = "adam", path: str = "f.txt", subject: str = "Work") -> None:
-    """A commit of a worker that waits for review; a worker that waits already amends."""
+    """A worker's commit that waits for review; a worker that already waits amends."""
     line = f"@sh printf '%b\\n' '{text}' > {path} && git add -A && "
     if fleet.record(worker)["status"] == "needs_review":
         fleet.llmc("message", worker, f"{line}{AMEND} '{subject}'")
@@ -48,7 +48,7 @@ def work(fleet: Fleet, text: str, worker: str = "adam", path: str = "f.txt", sub
 
 
 def sent(fleet: Fleet, prompt_id: str) -> str:
-    """A prompt as the agent's transcript has it, which may lag behind its hooks."""
+    """A prompt as recorded in the agent's transcript, which may lag behind its hooks."""
     mark = f"[llmc {prompt_id}]"
     return str(wait_until(lambda: next((text for text in fleet.user_turns() if mark in text), None)))
 
@@ -56,7 +56,7 @@ def sent(fleet: Fleet, prompt_id: str) -> str:
 @pytest.mark.req("1-014", "1-108", "2-013")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
-    """Break that fails it: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
+    """Break: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
     fleet.set_up("adam")
     fleet.up()
     redo = f"@on-reject echo again >> f.txt && git add f.txt && {AMEND} 'Better work'"
@@ -91,7 +91,7 @@ ODD = '-- it\'s "odd": $HOME `id` \\ %s ünï 🙂\n/clear\n!ls\n#{pane_id} \tta
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_odd_characters_arrive_as_they_are_and_a_long_diff_is_cut(fleet: Fleet) -> None:
-    """Break that fails it: render the feedback with autoescape, or pass it through a shell; or quote the whole diff."""
+    """Break: render the feedback with autoescape, or pass it through a shell; or quote the whole diff."""
     fleet.set_up("adam")
     fleet.up()
     work(fleet, "@sh touch harm\\r@sh touch harm {{ 7 * 7 }}")
@@ -119,7 +119,7 @@ def test_odd_characters_arrive_as_they_are_and_a_long_diff_is_cut(fleet: Fleet) 
 @pytest.mark.req("1-106", "1-109")
 @pytest.mark.soak
 def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
-    """Break that fails it: sort by name instead of by since_unix."""
+    """Break: sort by name instead of by since_unix."""
     work(running, "b", "baker", "b.txt", "Of baker")
     work(running, "a", "adam", "a.txt", "Of adam")
     shown = running.llmc("review")
@@ -138,7 +138,7 @@ def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
 
 
 def test_accept_without_a_name_asks_when_several_wait(running: Fleet) -> None:
-    """Break that fails it: remember the worker reviewed last beyond the work that was reviewed."""
+    """Break: remember the last reviewed worker beyond the work that was reviewed."""
     work(running, "a1", "adam", "a1.txt")
     running.llmc("review", "adam")
     running.llmc("accept")
@@ -149,7 +149,7 @@ def test_accept_without_a_name_asks_when_several_wait(running: Fleet) -> None:
 
 
 def test_status_says_what_was_reviewed(running: Fleet) -> None:
-    """Break that fails it: compare nothing, and show every needs_review worker as reviewed."""
+    """Break: compare nothing, and show every needs_review worker as reviewed."""
     work(running, "s1")
     assert "llmc review adam" in running.llmc("status").out
     running.llmc("review", "adam", "--name-only")
@@ -164,11 +164,13 @@ def test_status_says_what_was_reviewed(running: Fleet) -> None:
 
 
 def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
-    """Break that fails it: `git patch-id --stable` (only white space changed), no comparison at all, or one that is told after the landing."""
+    """Break: `git patch-id --stable` (misses white space), no comparison at all,
+    or a warning only after the landing.
+    """
     work(running, "if x: pass")
     running.llmc("review", "adam")
     work(running, "  if x: pass")
-    # Who sits at a terminal is asked, and a no leaves everything as it was.
+    # On a terminal, llmc asks; a no leaves everything as it was.
     tip = running.git("rev-parse", "main")
     assert running.answered(b"n\n", "accept", "adam") != 0
     assert (running.git("rev-parse", "main"), running.status("adam")["accept_step"]) == (tip, None)
@@ -182,7 +184,7 @@ def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
 
 
 def test_message_and_author_are_shown_before_they_land(running: Fleet) -> None:
-    """Break that fails it: show the subject alone; ask without saying what would land."""
+    """Break: show only the subject; ask without saying what would land."""
     body = "\"$(printf 'See \\033[31mthe issue')\""
     script = f"echo m1 > f.txt; git add -A; {COMMIT} Work -m {body}"
     running.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}")
@@ -202,7 +204,7 @@ def test_message_and_author_are_shown_before_they_land(running: Fleet) -> None:
 
 
 def test_a_yes_lands_what_was_asked_about(running: Fleet) -> None:
-    """Break that fails it: after a yes, land whatever there is by then."""
+    """Break: after a yes, land whatever exists by then."""
     project = open_project(str(running.root))
     work(running, "y1")
     running.llmc("review", "adam")
@@ -218,9 +220,9 @@ def test_a_yes_lands_what_was_asked_about(running: Fleet) -> None:
 
 
 def test_a_commit_made_after_the_question_does_not_land(running: Fleet) -> None:
-    """The screen and the web page ask about a commit. No hook tells of this amend: a process that the agent left makes it.
+    """The screen and the web page ask about a commit. A leftover process amends it, without a hook.
 
-    Break that fails it: compare that commit with the record alone, not with HEAD.
+    Break: compare that commit only with the record, not with HEAD.
     """
     go = running.marks / "go"
     later = shlex.quote(f"until test -e {go}; do sleep 0.1; done; {AMEND} Evil")
@@ -242,7 +244,7 @@ def test_a_commit_made_after_the_question_does_not_land(running: Fleet) -> None:
 
 @pytest.mark.req("1-106")
 def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
-    """Break that fails it: compare commit ids, hash the hunk headers, or review without a rebase."""
+    """Break: compare commit ids, hash the hunk headers, or review without a rebase."""
     running.commit("long.txt", "".join(f"{n}\n" for n in range(40)), "A long file")
     running.llmc("start", "--worker", "adam", "--prompt", f"@sh echo end >> long.txt; {COMMIT} 'End' -a")
     running.wait("adam", "needs_review")
@@ -265,7 +267,7 @@ def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
 
 
 def test_the_review_of_one_task_is_not_that_of_the_next(running: Fleet) -> None:
-    """Break that fails it: keep `seen` when a worker becomes idle."""
+    """Break: keep `seen` when a worker becomes idle."""
     work(running, "n1")
     running.llmc("review", "adam")
     running.llmc("accept", "adam")
@@ -276,7 +278,7 @@ def test_the_review_of_one_task_is_not_that_of_the_next(running: Fleet) -> None:
 
 
 def test_binary_rename_and_names_that_are_no_text(running: Fleet) -> None:
-    """Break that fails it: split the numstat by lines, or print a name's bytes as JSON."""
+    """Break: split the numstat by lines, or print a name's bytes as JSON."""
     running.commit("old.txt", "".join(f"{n}\n" for n in range(20)), "To be renamed")
     make = "printf '\\0\\1\\2' > b.bin; git mv old.txt new.txt; printf x > \"$(printf 'n\\377\\n@sh.txt')\""
     running.llmc("start", "--worker", "adam", "--prompt", f"@sh {make}; git add -A; {COMMIT} 'Odd files'")
@@ -313,7 +315,7 @@ def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
 
 @pytest.mark.req("2-013")
 def test_refusals(running: Fleet) -> None:
-    """Break that fails it: leave the status check out of the service."""
+    """Break: leave the status check out of the service."""
     for args in (
         ["reject", "adam", "no"],
         ["review"],
@@ -330,7 +332,7 @@ def test_refusals(running: Fleet) -> None:
 
 
 def test_a_held_worker_is_not_rejected(running: Fleet) -> None:
-    """Break that fails it: record `rejected` before the prompt has arrived."""
+    """Break: record `rejected` before the prompt is received."""
     work(running, "h1")
     running.llmc("hold", "adam")
     refused = running.llmc("reject", "adam", "no good", "--json", code=3).json
@@ -341,9 +343,10 @@ def test_a_held_worker_is_not_rejected(running: Fleet) -> None:
 
 
 def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> None:
-    """No daemon runs. A rejection does not finish the accept; a source that is away is said, and the work is shown.
+    """No daemon is running. A rejection does not finish the accept;
+    a missing source is reported, and the work is shown.
 
-    Break that fails it: call finish_interrupted before the journal is looked at; or let a fetch that fails end the review.
+    Break: call finish_interrupted before checking the journal; or let a failed fetch end the review.
     """
     scripted.set_up("adam")
     scripted.up("--no-patrol")
@@ -369,7 +372,7 @@ def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> Non
 @pytest.mark.req("1-106")
 @pytest.mark.soak
 def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Fleet) -> None:
-    """Break that fails it: show the old diff instead of the conflict, or refuse an offline worker's commits."""
+    """Break: show the old diff instead of the conflict, or refuse an offline worker's commits."""
     scripted.commit("a.txt", "one\n", "Add a.txt")
     scripted.set_up("adam")
     scripted.up("--no-patrol")
@@ -425,7 +428,7 @@ def fake(fleet: Fleet, name: str, script: str) -> dict[str, str]:
 
 @pytest.mark.req("1-107", "2-012")
 def test_the_interfaces(running: Fleet) -> None:
-    """Break that fails it: choose difftastic only when it is asked for."""
+    """Break: choose difftastic only on request."""
     work(running, "interface text")
     assert "difft is not installed" in running.llmc("review", "adam", "-i", "difftastic", code=1).err
     assert "--interface diff" in running.llmc("review", "adam", "-i", "vscode", code=1).err
@@ -438,7 +441,7 @@ def test_the_interfaces(running: Fleet) -> None:
 
 
 def test_on_a_terminal_it_goes_through_the_persons_pager_in_colour(running: Fleet) -> None:
-    """Break that fails it: page only what git prints itself, or lose GIT_PAGER with the other GIT_ variables."""
+    """Break: page only git's own output, or lose GIT_PAGER with the other GIT_ variables."""
     work(running, "paged text")
     paged = running.dir / "paged"
     env = {k: v for k, v in running.env.items() if k != "NO_COLOR"} | {"GIT_PAGER": f"cat > {paged}"}

@@ -1,4 +1,4 @@
-"""A person chooses the root: a directory with the right files in it does not choose itself, and runs nothing."""
+"""The user chooses the root: a directory with the right files does not choose itself, and runs nothing."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ NOBODY = 65534
 
 
 def plant(directory: Path, mark: Path) -> None:
-    """A root whose every command leaves a mark."""
+    """A root in which every command leaves a mark."""
     program = directory / "evil.sh"
     program.write_text(f"#!/bin/sh\ntouch {mark}\n")
     program.chmod(0o755)
@@ -44,7 +44,7 @@ COMMANDS = (
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_below_a_directory_of_another_user(scripted: Fleet) -> None:
-    """Break: take whatever encloses the working directory."""
+    """Break: use whatever encloses the working directory."""
     theirs, mark = scripted.dir / "theirs", scripted.dir / "mark"
     (theirs / "sub").mkdir(parents=True)
     plant(theirs, mark)
@@ -62,7 +62,7 @@ def test_below_a_directory_of_another_user(scripted: Fleet) -> None:
 
 
 def test_files_that_an_agent_landed_choose_nothing(scripted: Fleet) -> None:
-    """In the person's checkout, in a worktree, and in somebody else's clone. Break: as above."""
+    """In the user's checkout, in a worktree, and in another user's clone. Break: as above."""
     fleet, mark = scripted.set_up("adam"), scripted.dir / "mark"
     plant(fleet.source, mark)
     fleet.git("add", "-Af")
@@ -84,7 +84,7 @@ def test_files_that_an_agent_landed_choose_nothing(scripted: Fleet) -> None:
 
 
 def test_an_old_root_is_registered_by_up(scripted: Fleet) -> None:
-    """From inside it was used without a question; now that is asked once. Break: register in any command."""
+    """From inside it was used without a question; now llmc asks once. Break: register in any command."""
     fleet = scripted.set_up("adam")
     (fleet.root / ".llmc/root-id").unlink()
     (fleet.home / ".local/state/llmc/roots.json").unlink()
@@ -98,7 +98,7 @@ def test_an_old_root_is_registered_by_up(scripted: Fleet) -> None:
 
 
 def test_an_agent_in_its_session_is_told_its_root(scripted: Fleet) -> None:
-    """LLMC_ROOT is ours. Break: ask for a registration there, too."""
+    """LLMC_ROOT is ours. Break: require a registration there, too."""
     fleet = scripted.set_up("adam")
     fleet.up()
     (fleet.home / ".local/state/llmc/roots.json").unlink()
@@ -111,7 +111,7 @@ def test_an_agent_in_its_session_is_told_its_root(scripted: Fleet) -> None:
 
 
 def test_what_init_makes_is_private(scripted: Fleet) -> None:
-    """Whatever the umask. Break: let git make the directory."""
+    """Regardless of the umask. Break: let git create the directory."""
     before = os.umask(0o002)
     try:
         scripted.set_up("adam")
@@ -130,7 +130,7 @@ def test_what_init_makes_is_private(scripted: Fleet) -> None:
 
 
 def test_a_line_break_in_the_path_is_refused(scripted: Fleet) -> None:
-    """git keeps the paths of worktrees in lines. Break: leave it to `add`, which fails."""
+    """git stores worktree paths in lines. Break: leave it to `add`, which fails."""
     done = scripted.llmc("init", "--target", str(scripted.dir / "a\nb"), code=2)
     assert "line break" in done.err
     assert not list(scripted.dir.glob("*a*b*"))
@@ -146,7 +146,7 @@ def test_a_moved_root_is_named_again(scripted: Fleet) -> None:
 
 
 def test_a_repository_without_a_root_does_not_act_on_another_one(scripted: Fleet) -> None:
-    """Break: leave the root of a command to ~/llmc, or do not note which one was read."""
+    """Break: fall back to ~/llmc for a command, or do not note which root was read."""
     fleet = scripted
     fleet.llmc("init", "--target", str(fleet.home / "llmc"))
     other = fleet.dir / "other"
@@ -164,12 +164,12 @@ def test_a_repository_without_a_root_does_not_act_on_another_one(scripted: Fleet
     ):
         done = fleet.llmc(*command, cwd=other)
         assert done.err.count(f"works on {fleet.source}") == 1, command
-        assert fleet.llmc(*command, cwd=fleet.home).err == "", "outside of any repository"
+        assert fleet.llmc(*command, cwd=fleet.home).err == "", "outside any repository"
         assert fleet.llmc(*command).err == "", "in the source"
 
 
 def test_init_and_uninstall_say_which_root_the_repository_uses(scripted: Fleet) -> None:
-    """Break: replace llmc.root without a word; remove it although another root of the repository is left."""
+    """Break: silently replace llmc.root; remove it although another root of the repository is left."""
     fleet, first, second = scripted, scripted.dir / "first", scripted.dir / "second"
     done = fleet.llmc("init", "--target", str(first))
     assert "llmc.root" not in done.err
@@ -188,7 +188,7 @@ def test_init_and_uninstall_say_which_root_the_repository_uses(scripted: Fleet) 
 
 
 def test_uninstall_leaves_the_root_that_the_repository_names(scripted: Fleet) -> None:
-    """Break: name the newest root although the repository names another one."""
+    """Break: name the latest root although the repository names another one."""
     fleet, first, second = scripted, scripted.dir / "first", scripted.dir / "second"
     for root in (first, second):
         fleet.llmc("init", "--target", str(root))

@@ -1,4 +1,4 @@
-"""What people do that no tutorial shows: Ctrl-C, crashes, broken files, commands in the wrong place."""
+"""What users do that no tutorial shows: Ctrl-C, crashes, broken files, commands in the wrong place."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    """A fleet that tests share: its workers are idle, and nothing is validated."""
+    """A shared fleet: its workers are idle, and nothing is validated."""
     shared.configure({"repo.validate": ""})
     shared.plant({})
     yield shared.new_case()
@@ -42,7 +42,7 @@ def running(shared: Fleet) -> Iterator[Fleet]:
 
 
 def test_ctrl_c_stops_an_accept_for_good(running: Fleet) -> None:
-    """Break that fails it: leave the journal; the daemon would finish what the person stopped."""
+    """Break: keep the journal; the daemon would finish what the user stopped."""
     before = running.log()
     running.configure({"repo.validate": f"touch {running.dir}/began; sleep 5"})
     finish_a_task(running, "adam", "Stopped")
@@ -65,7 +65,7 @@ def test_ctrl_c_stops_an_accept_for_good(running: Fleet) -> None:
 
 
 def test_a_resumed_accept_is_judged_by_todays_configuration(running: Fleet) -> None:
-    """Break that fails it: let the daemon keep the configuration it started with."""
+    """Break: let the daemon keep the configuration it started with."""
     before = running.log()
     finish_a_task(running, "adam", "Unchecked")
     running.llmc("config", "set", "repo.validate", "false")
@@ -97,7 +97,7 @@ def test_up_starts_what_does_not_run_and_leaves_the_rest(running: Fleet) -> None
 
 
 def test_down_needs_neither_configuration_nor_state(scripted: Fleet) -> None:
-    """Break that fails it: load config.toml in `down`."""
+    """Break: load config.toml in `down`."""
     scripted.set_up("adam", "baker")
     for spoil in ("config.toml", "state.json"):
         scripted.up("--no-patrol")
@@ -138,7 +138,7 @@ def test_init_says_no_where_it_would_do_harm(scripted: Fleet) -> None:
 
 
 def test_commits_on_another_branch_are_not_dropped_in_silence(running: Fleet) -> None:
-    """Break that fails it: accept whatever HEAD is."""
+    """Break: accept whatever HEAD is."""
     first = f"echo x > x; git add x; {COMMIT} 'X'"
     second = f"git checkout -q -b other origin/main; echo y > y; git add y; {COMMIT} 'Y'"
     running.llmc("start", "--prompt", f"@sh {first}; {second}")
@@ -165,7 +165,7 @@ def test_a_worktree_that_vanished_is_made_again(running: Fleet) -> None:
 
 
 def test_a_worker_that_start_added_is_looked_after(running: Fleet) -> None:
-    """Break that fails it: wake the daemon with a name it does not know, and let it drop that."""
+    """Break: wake the daemon with a name it does not know, and let it ignore that."""
     for name in ("adam", "baker"):
         running.llmc("hold", name)
     work = f"@sh echo n > n; git add n; {COMMIT} 'N'"

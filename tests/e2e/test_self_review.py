@@ -1,4 +1,4 @@
-"""Self-review: after its work the agent reads it once more, and only then a person does."""
+"""Self-review: the agent reviews its own work once before the user does."""
 
 import json
 import os
@@ -40,14 +40,14 @@ def steps(fleet: Fleet) -> list[str]:
 
 
 def has_stopped(fleet: Fleet, subject: str) -> bool:
-    """The agent's turn is over, as it says itself; nobody has applied that yet."""
+    """The agent's turn is over, as it reports itself; the state does not know yet."""
     committed = fleet.git("log", "--format=%s", "-1", cwd=fleet.worktree("adam")) == subject
     return committed and fleet.client_status("adam") == "idle"
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
-    """One self-review for each task that asked for one: before a person's review, and not again after a reject.
+    """One self-review for each task that asked for one: before the user's review, not again after a reject.
 
     Break: ask again in `comes_next` when it is DONE, or leave `then` out of the submit.
     """
@@ -72,7 +72,7 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     assert "run this command and make it pass: true" in prompt
     assert "### Original task\n\nOne\n@sh " in prompt
     assert fleet.git("log", "--format=%s", "-1", cwd=fleet.worktree("adam")) == "One, better"
-    assert "needs_review" not in steps(fleet)[: steps(fleet).index("reviewing")], "a person sees it only then"
+    assert "needs_review" not in steps(fleet)[: steps(fleet).index("reviewing")], "seen by the user only then"
     fleet.llmc("reject", "adam", f"@sh {amend('One')}")
     assert fleet.wait("adam", "needs_review")["reason"] == "stopped with commits"
     fleet.llmc("accept", "adam")
@@ -83,9 +83,9 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
 
 @pytest.mark.soak
 def test_the_configuration_asks_for_it(scripted: Fleet) -> None:
-    """The default, its text, the way out of it; an agent that drops its commit; a reset in the middle.
+    """The default, its text, how to opt out; an agent that drops its commit; a reset in the middle.
 
-    Break: read the configuration when the agent stops and not when the task starts, or ignore the option.
+    Break: read the configuration when the agent stops instead of when the task starts, or ignore the option.
     """
     words = "Look for names that mislead."
     scripted.set_up(
@@ -105,7 +105,7 @@ def test_the_configuration_asks_for_it(scripted: Fleet) -> None:
     assert words in prompt
     assert "1. Read the whole change" not in prompt
     scripted.llmc("message", "adam", task("Three"))
-    assert scripted.wait("adam", "needs_review")["reason"] == "stopped with commits", "one for each task"
+    assert scripted.wait("adam", "needs_review")["reason"] == "stopped with commits", "one per task"
     scripted.llmc("reset", "adam", "--yes")
     assert record(scripted)["self_review"] == "no"
     scripted.llmc("start", "--worker", "adam", "--prompt", task("Four", "sleep 60"), "--self-review")
@@ -125,14 +125,14 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    """A fleet that tests share: adam is idle, and waits where it is told to wait for a file."""
+    """A shared fleet: adam is idle, and waits for a file when told to."""
     (shared.dir / "go").unlink(missing_ok=True)
     yield shared.new_case()
     shared.rest("adam")
 
 
 def test_it_waits_for_a_person(running: Fleet) -> None:
-    """Held: nothing is typed, for longer than an interrupt needs to be seen. With a dialog open: neither.
+    """Held: nothing is typed, for longer than it takes to notice an interrupt. The same with an open dialog.
 
     Break: leave is_taken out of attend and finish_interrupted (it would be refused, and the review lost), is_open out
     of client_says, or NEEDS_INPUT out of `comes_next`.
@@ -160,10 +160,10 @@ def test_it_waits_for_a_person(running: Fleet) -> None:
 
 
 def test_it_waits_until_the_person_detaches(running: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No hook tells that somebody left, and patrol is a minute away; it goes out all the same.
+    """No hook reports a detach, and patrol is a minute away; the review is sent anyway.
 
-    Break: leave the self-review out of sessions.wants_a_look; or, for who attaches after the look of `attend`, `ATTACHED`
-    out of workers/self_review.py.
+    Break: leave the self-review out of sessions.wants_a_look; or, for a user who attaches after the check in
+    `attend`, `ATTACHED` out of workers/self_review.py.
     """
     go = running.dir / "go"
     slow = task("Attached").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
@@ -195,7 +195,7 @@ def test_it_waits_until_the_person_detaches(running: Fleet, monkeypatch: pytest.
 
 
 def test_a_draft_is_not_typed_over(running: Fleet) -> None:
-    """Refused is not stuck: a person gets the work, and reads why it was not reviewed.
+    """Refused is not stuck: the user gets the work, and sees why it was not reviewed.
 
     Break: leave GIVE_UP out of `todo`, and the call of `_give_up` out of attend.
     """
@@ -216,7 +216,7 @@ def test_a_draft_is_not_typed_over(running: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_restart_does_not_lose_it(running: Fleet) -> None:
-    """Due while a person held the worker, then everything was stopped: it goes out after the next start.
+    """Due while the user held the worker, then everything was stopped: it is sent after the next start.
 
     Break: take NEEDS_REVIEW out of _CAN_BE_SENT.
     """
@@ -266,7 +266,7 @@ SHORT = ("self_review.prompt:before", "submit.paste:after")
     "point", [p if p in SHORT else pytest.param(p, marks=pytest.mark.soak) for p in POINTS]
 )
 def test_killed_between_the_stop_and_the_prompt(alone: Fleet, point: str) -> None:
-    """Whoever comes next sends it, and never twice.
+    """The next command or daemon sends it, and never twice.
 
     Break: send before SENT is in state, or leave DELIVER out of `todo`.
     """
@@ -283,7 +283,7 @@ def test_killed_between_the_stop_and_the_prompt(alone: Fleet, point: str) -> Non
 
 @pytest.mark.soak
 def test_killed_before_it_gives_up(alone: Fleet) -> None:
-    """Break: look only for what is due, and not for what was refused."""
+    """Break: look only for what is due, not for what was refused."""
     alone.llmc("start", "--worker", "adam", "--prompt", task("Given up"))
     wait_until(lambda: has_stopped(alone, "Given up"))
     alone.tmux("send-keys", "-t", alone.session("adam"), "-l", "mine")

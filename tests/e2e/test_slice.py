@@ -28,7 +28,7 @@ def test_a_task_becomes_one_commit_on_main_and_the_next_one_too(fleet: Fleet) ->
     assert (fleet.source / "new.txt").read_text() == "hello\n"
     assert fleet.git("status", "--porcelain") == ""
     assert fleet.status("adam")["status"] == "idle"
-    # The worktree is reset in place, so the agent that lives in it still takes the next prompt.
+    # The worktree is reset in place, so its running agent takes the next prompt.
     fleet.llmc("start", "--prompt", f"@sh echo 2 > n.txt && git add n.txt && {COMMIT} 'Number 2'")
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")

@@ -1,4 +1,4 @@
-"""kill -9 at named steps from the first key to the landed commit: resumed, merged exactly once, nothing lost."""
+"""kill -9 at named steps from the first key to the landed commit: resumed, landed once, nothing lost."""
 
 import json
 import signal
@@ -20,9 +20,9 @@ def journal(fleet: Fleet, worker: str) -> object:
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_killed_at_six_points_of_one_task(fleet: Fleet) -> None:
-    """With nobody but the commands themselves to go on: there is no daemon.
+    """Only the commands themselves can resume: there is no daemon.
 
-    Break that fails it: forget the delivery's `typed` mark, or land without looking whether it landed already.
+    Break: forget the delivery's `typed` mark, or land without checking whether it already landed.
     """
     fleet.set_up("adam", config={"repo.validate": f"echo v >> {fleet.dir}/validated; test -f one.txt"})
     fleet.up()
@@ -59,7 +59,7 @@ def crashing() -> Iterator[Fleet]:
     fleet.close()
 
 
-#: but for that of a task (test_auto_kills), and that of a slow landing (test_slow_landing)
+#: except for that of a task (test_auto_kills), and of a slow landing (test_slow_landing)
 KILLS = [step for step in STEPS if step not in ("complete", "wait")]
 
 
@@ -70,12 +70,12 @@ KILLS = [step for step in STEPS if step not in ("complete", "wait")]
         ("land", "after"),
         (KILLS[-1], "after"),
         *(pytest.param(step, "before", marks=pytest.mark.soak) for step in KILLS[1::2]),
-        # After a step is before the next one, nearly.
+        # The end of a step is nearly the start of the next one.
         *(pytest.param(step, "after", marks=pytest.mark.soak) for step in KILLS[:-1] if step != "land"),
     ],
 )
 def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> None:
-    """Break that fails it: write the journal after a step instead of before it."""
+    """Break: write the journal after a step instead of before it."""
     subject = f"Kill {when} {step}"
     before = crashing.log()
     crashing.llmc(
@@ -94,7 +94,7 @@ def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> N
     assert crashing.status("adam")["status"] == "idle"
     assert journal(crashing, "adam") is None
     assert crashing.git("cat-file", "-t", tip, cwd=crashing.root) == "commit"
-    refs = ["refs/llmc/trash", "refs/remotes"]  # in the same second, what landed can be that very commit
+    refs = ["refs/llmc/trash", "refs/remotes"]  # in the same second, the landed commit can be the same
     assert crashing.git("for-each-ref", "--contains", tip, *refs, cwd=crashing.root), (
         "the worker's commit is lost"
     )
@@ -102,7 +102,7 @@ def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> N
 
 @pytest.mark.req("1-137", "1-144")
 def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
-    """Break that fails it: validate after landing."""
+    """Break: validate after landing."""
     scripted.set_up("adam", config={"repo.validate": "test ! -e x.txt || { echo it is wrong; false; }"})
     scripted.up()
     scripted.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'Bad'")
@@ -121,7 +121,7 @@ def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
 def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
     """The loser of the race rebases and validates again on the new base: main is linear and never skips validation.
 
-    Break that fails it: land without comparing the base with the one validated.
+    Break: land without comparing the base with the validated one.
     """
     scripted.set_up("adam", "baker", config={"repo.validate": f"ls >> {scripted.dir}/validated; sleep 0.3"})
     scripted.up()
@@ -141,7 +141,7 @@ def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_what_the_agent_left_running_holds_accept_off(scripted: Fleet) -> None:
-    """Break that fails it: do not look for leftovers; the rebase would move files under a running program."""
+    """Break: do not check for leftovers; the rebase would move files under a running program."""
     scripted.set_up("adam")
     scripted.up()
     stop = scripted.dir / "stop"

@@ -63,17 +63,17 @@ def work(fleet: Fleet, text: str, worker: str = "adam") -> None:
 
 
 def is_free(fleet: Fleet) -> bool:
-    """Whether nobody holds the worker, or lands."""
+    """Whether no lock is held on the worker, or for a landing."""
     root = open_project(str(fleet.root)).root
     names = ("worker-adam", "ticket", "merge")
     return not any(locks.is_locked(root.lock(name)) for name in names)
 
 
 def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> None:
-    """Break: hold the worker's lock while it is asked; begin again after a crash; land it as a fast-forward."""
+    """Break: hold the worker's lock while polling; start over after a crash; land it as a fast-forward."""
     fleet = scripted.set_up("adam")
     fleet.up()
-    fleet.kill_daemon()  # it lands by fast-forward, and would ask that way after a while
+    fleet.kill_daemon()  # it lands by fast-forward, and would poll that way after a while
     side = OtherSide(fleet)
     work(fleet, "One")
     code, said = side.run("accept", "adam")
@@ -84,13 +84,13 @@ def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> 
     side.answers(HANG)
     asking = side.start("accept", "adam")
     wait_until(lambda: side.times("asked") == 1)
-    wait_until(lambda: is_free(fleet))  # who hangs while it asks would hold it for ever
+    wait_until(lambda: is_free(fleet))  # a poll that hangs would hold it forever
     asking.send_signal(signal.SIGKILL)
     asking.communicate(timeout=30)
     assert fleet.status("adam")["accept_step"] == "wait"
     assert fleet.log() == ["First commit"]
 
-    fleet.commit("other.txt", "a person's", "Theirs")  # the branch moves meanwhile
+    fleet.commit("other.txt", "a person's", "Theirs")  # the branch moves in the meantime
     side.answers(MERGE)
     code, said = side.run("accept", "adam")
     assert (code, "accepted adam" in said) == (0, True), said
@@ -99,11 +99,11 @@ def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> 
     assert fleet.status("adam")["status"] == "idle"
     assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == fleet.git("rev-parse", "main")
     steps = [event["step"] for event in fleet.events("accept_step")]
-    assert steps.count("wait") == 1, "each question is no news"
+    assert steps.count("wait") == 1, "a poll is not an event"
 
     work(fleet, "Two")
     side.answers("use the other name")
-    assert side.run("accept", "adam")[0] == 0  # handed over, and not asked yet
+    assert side.run("accept", "adam")[0] == 0  # handed over, and not polled yet
     code, said = side.run("accept", "adam")
     assert (code, "use the other name" in said) == (3, True), said
     row = fleet.status("adam")
@@ -116,7 +116,7 @@ def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> 
 
 @pytest.mark.soak
 def test_auto_mode_waits_for_a_slow_landing_and_tells_the_worker_what_is_wanted(scripted: Fleet) -> None:
-    """Break: give the task back while its work may still land; or ask on and on after it was sent back."""
+    """Break: release the task while its work may still land; or keep polling after it was sent back."""
     fleet = auto.set_up(scripted)
     side = OtherSide(fleet)
     auto.add(fleet, 1)
@@ -143,7 +143,7 @@ def test_auto_mode_waits_for_a_slow_landing_and_tells_the_worker_what_is_wanted(
 
 @pytest.mark.soak
 def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fleet) -> None:
-    """Break: look for landed work only; undo would revert the accept before the one that waits."""
+    """Break: look only for landed work; undo would revert the accept before the pending one."""
     fleet = scripted.set_up("adam", "eve")
     fleet.up()
     fleet.kill_daemon()
@@ -171,7 +171,9 @@ def test_undo_does_not_mean_an_older_accept_while_a_newer_one_waits(scripted: Fl
 
 @pytest.mark.soak
 def test_an_undo_waits_for_its_landing_as_an_accept_does(scripted: Fleet) -> None:
-    """Break: begin again instead of asking; ask with the landing ticket held; keep the journal of a revert that was sent back."""
+    """Break: start over instead of polling; poll while holding the landing ticket;
+    keep the journal of a rejected revert.
+    """
     fleet = scripted.set_up("adam")
     fleet.up()
     fleet.kill_daemon()
@@ -209,7 +211,7 @@ def test_an_undo_waits_for_its_landing_as_an_accept_does(scripted: Fleet) -> Non
 def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fleet, answer: str) -> None:
     """What landed is completed; what is sent back is not changed again, but kept in the trash.
 
-    Break: reset the worker while its work waits; or tell it to change work that its goal has withdrawn.
+    Break: reset the worker while its work is pending; or tell it to change work that its goal has withdrawn.
     """
     fleet = goals.set_up(scripted)
     side = OtherSide(fleet)
@@ -227,7 +229,7 @@ def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fl
         for words in (["tasks", "done", "1"], ["tasks", "release", "1"], ["reset", "auto-1"]):
             refused = fleet.llmc(*words, code=3).err
             assert "is waiting for a reviewer and may still land" in refused
-            assert "llmc accept auto-1" in refused, "a command that is not refused as well"
+            assert "llmc accept auto-1" in refused, "a command that is not refused"
 
         side.answers(answer)
         goals.wait_for(fleet, lambda: goals.events(fleet, "dispatch.ok"))
@@ -244,7 +246,7 @@ def test_a_goal_that_is_cancelled_waits_for_the_landing_of_its_task(scripted: Fl
 
 
 def test_a_fleet_that_only_waits_to_land_is_not_stalled(scripted: Fleet) -> None:
-    """Break: count a worker whose landing is pending as one at work, or as free for the next task."""
+    """Break: count a worker whose landing is pending as busy, or as free for the next task."""
     fleet = auto.set_up(scripted)
     side = OtherSide(fleet)
     auto.add(fleet, 1)
@@ -260,7 +262,7 @@ def test_a_fleet_that_only_waits_to_land_is_not_stalled(scripted: Fleet) -> None
     try:
         auto.wait_for(fleet, lambda: side.times("asked") >= 1)
         auto.add(fleet, 2)
-        assert not has_work(), "the only worker waits"
+        assert not has_work(), "the only worker is waiting"
         assert stalled_workers(project) == []
     finally:
         daemon.kill()

@@ -1,4 +1,4 @@
-"""A source whose URL has a password: git gets it, and nobody and nothing else does."""
+"""A source whose URL has a password: git gets it, and nothing else does."""
 
 import os
 import socket
@@ -36,7 +36,7 @@ def files_with_a_secret(root: Path) -> list[str]:
 
 
 class Shell:
-    """Runs llmc, and keeps all it prints."""
+    """Runs llmc, and keeps all its output."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -49,7 +49,7 @@ class Shell:
 
 
 def test_work_comes_from_it_and_lands_there(scripted: Fleet, server: GitServer) -> None:
-    """Break: clone by the URL as it is given: then it is in .git/config, and in the command line of git's helper."""
+    """Break: clone by the URL as given: it is then in .git/config and in git's helper's command line."""
     fleet, llmc = scripted, Shell(scripted)
     url = f"http://{IN_URL}@{server.address}/repo.git"
     fleet.llmc("init", "--source", url, "--target", str(fleet.root))
@@ -93,7 +93,7 @@ def test_init_does_not_show_it(scripted: Fleet, server: GitServer) -> None:
 
 @pytest.mark.soak
 def test_a_source_that_fails_tells_nothing(scripted: Fleet, server: GitServer) -> None:
-    """The errors go to the event log, the daemon's log, the incidents and a person. Break: one door without its scrub."""
+    """Errors go to the event log, the daemon's log, incidents and the user. Break: leave one unscrubbed."""
     fleet, llmc = scripted, Shell(scripted)
     url = f"http://{IN_URL}@{server.address}/repo.git"
     fleet.llmc("init", "--source", url, "--target", str(fleet.root))
@@ -123,7 +123,7 @@ def test_a_source_that_fails_tells_nothing(scripted: Fleet, server: GitServer) -
 
 
 def test_a_root_of_an_older_llmc_loses_it(scripted: Fleet, server: GitServer) -> None:
-    """It had the whole URL in .git/config. Break: take the first sight of a setting for the right one; or tell of an attack."""
+    """.git/config had the whole URL. Break: take the first value seen as the right one; report an attack."""
     fleet = scripted
     url = f"http://{IN_URL}@{server.address}/repo.git"
     fleet.llmc("init", "--source", url, "--target", str(fleet.root))

@@ -1,4 +1,4 @@
-"""`llmc start` from several callers at the same moment: each gets a worker of its own."""
+"""`llmc start` from several callers at the same moment: each gets its own worker."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ WORKERS = ("adam", "baker", "carol", "dora")
 
 
 def starts(fleet: Fleet, count: int) -> list[tuple[int, dict[str, str]]]:
-    """So many `llmc start` at once, as processes of their own: the exit code and answer of each."""
+    """`count` times `llmc start` at once, each in its own process: the exit code and answer of each."""
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "llmc", "start", "--json", "--prompt", f"@say {number}"],
@@ -30,7 +30,7 @@ def starts(fleet: Fleet, count: int) -> list[tuple[int, dict[str, str]]]:
 
 @pytest.mark.soak
 def test_two_callers_use_two_workers(fleet: Fleet) -> None:
-    """Break: choose the worker before its lock is taken; the second caller waits for adam, who works by then."""
+    """Break: choose the worker before taking its lock; the second caller waits for adam, now busy."""
     fleet.set_up("adam", "baker")
     fleet.up()
     answers = starts(fleet, 2)
@@ -41,7 +41,7 @@ def test_two_callers_use_two_workers(fleet: Fleet) -> None:
 @pytest.mark.parametrize("rounds", [0, pytest.param(3, marks=pytest.mark.soak)])
 @pytest.mark.soak
 def test_as_many_callers_as_workers_and_one_more(scripted: Fleet, rounds: int) -> None:
-    """Break: give up at a worker whose lock somebody has for a moment, or hand one worker to two callers."""
+    """Break: give up at a worker whose lock is held for a moment, or give one worker to two callers."""
     scripted.set_up(*WORKERS)
     scripted.up()
     for _ in range(rounds):
@@ -58,7 +58,7 @@ def test_as_many_callers_as_workers_and_one_more(scripted: Fleet, rounds: int) -
 
 @pytest.mark.soak
 def test_a_worker_with_a_draft_in_its_box_is_passed_over(scripted: Fleet) -> None:
-    """Break: take the first idle worker whatever a person left there. Named, or as the only one, it is refused."""
+    """Break: take the first idle worker despite the user's draft. By name, or alone, it is refused."""
     scripted.set_up("adam", "baker")
     scripted.up()
     scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "half a thought")
@@ -66,6 +66,6 @@ def test_a_worker_with_a_draft_in_its_box_is_passed_over(scripted: Fleet) -> Non
     (scripted.worktree("adam") / "by-hand").write_text("a person's own\n")
     refused = scripted.llmc("start", "--json", "--worker", "adam", "--prompt", "@say hello", code=3).json
     assert (refused["outcome"], "draft" in refused["reason"]) == ("refused", True)
-    assert (scripted.worktree("adam") / "by-hand").exists(), "a start that is refused changes nothing"
+    assert (scripted.worktree("adam") / "by-hand").exists(), "a refused start changes nothing"
     assert "adam's input box contains a draft" in scripted.llmc("start", "--prompt", "@say hello", code=3).err
     assert "half a thought" in scripted.screen("adam")

@@ -1,4 +1,4 @@
-"""`llmc status` for people: what it offers works, and it is plain where it is not for a terminal."""
+"""`llmc status` for people: the commands it offers work, and it is plain when not on a terminal."""
 
 import os
 import pty
@@ -19,7 +19,7 @@ TASK = f"Say hello\n@sh echo hello >> hello.txt; git add -A; {COMMIT} 'Say hello
 
 
 def offered(fleet: Fleet) -> str:
-    """The command at the end of adam's line, or in the line below that begins with `next:`."""
+    """The command at the end of adam's line, or in the line below that starts with `next:`."""
     text = re.sub(r"\nAttention\n(.+\n)+", "", fleet.llmc("status").out)
     (found,) = re.findall(
         r"llmc (?!up\))[a-z]+ adam.*|llmc .* adam.*|next: llmc up --detach|llmc up --detach$",
@@ -30,7 +30,7 @@ def offered(fleet: Fleet) -> str:
 
 
 def follow(fleet: Fleet, verb: str, **env: str) -> Result:
-    """Do what the status offers, which has to be this."""
+    """Run what the status offers, which must be this."""
     command = offered(fleet)
     assert command.startswith(f"llmc {verb}"), fleet.llmc("status").out
     return fleet.llmc(*shlex.split(command)[1:], **env)
@@ -38,7 +38,7 @@ def follow(fleet: Fleet, verb: str, **env: str) -> Result:
 
 @pytest.mark.soak
 def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
-    """From `up` to the accepted commit, past a hold and a kill -9, with no command but those that status names.
+    """From `up` to the accepted commit, past a hold and a kill -9, using only commands that status names.
 
     Break: offer `accept` for a held worker, or nothing where an accept was interrupted.
     """
@@ -71,7 +71,7 @@ def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
 
 
 def on_a_terminal(fleet: Fleet, columns: int, *options: str, until: str = "", **env: str) -> str:
-    """What `llmc status` writes to a terminal of that width; Ctrl-C once it wrote `until` twice."""
+    """What `llmc status` writes to a terminal of that width; Ctrl-C once it has written `until` twice."""
     master, slave = pty.openpty()
     argv = [sys.executable, "-m", "llmc", "status", *options]
     size = {"COLUMNS": str(columns), "LINES": "9"}
@@ -81,7 +81,7 @@ def on_a_terminal(fleet: Fleet, columns: int, *options: str, until: str = "", **
     )
     os.close(slave)
     found = ""
-    with suppress(OSError):  # the other side is closed: all was read
+    with suppress(OSError):  # the other side is closed: everything was read
         while part := os.read(master, 65536):
             found += part.decode()
             if until and found.count(until) >= 2:
@@ -93,12 +93,12 @@ def on_a_terminal(fleet: Fleet, columns: int, *options: str, until: str = "", **
 
 
 def ageless(text: str) -> str:
-    """Without colours, and without what changes every second."""
+    """Without colors, and without what changes every second."""
     return re.sub(r" +[0-9]+s", " 0s", re.sub(r"\033\[[0-9;]*m", "", text))
 
 
 def test_colours_and_width_are_for_a_terminal_only(scripted: Fleet) -> None:
-    """Break: look at COLUMNS where standard output is no terminal, or ignore NO_COLOR on one."""
+    """Break: use COLUMNS where standard output is not a terminal, or ignore NO_COLOR on one."""
     scripted.set_up("adam")
     piped = scripted.llmc("status", COLUMNS="200", NO_COLOR="").out
     assert "\033" not in piped
@@ -112,7 +112,7 @@ def test_colours_and_width_are_for_a_terminal_only(scripted: Fleet) -> None:
 
 
 def test_watch_stays_on_one_screen(scripted: Fleet) -> None:
-    """Each frame is drawn over the one before, and cut where the screen ends; Ctrl-C ends it.
+    """Each frame is drawn over the previous one, and cut at the end of the screen; Ctrl-C ends it.
 
     Break: print the frames one below the other, or all of a long one.
     """

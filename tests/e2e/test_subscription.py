@@ -1,4 +1,4 @@
-"""The subscription: what changes is told, with and without a daemon; screens only where someone looks."""
+"""The subscription: changes are reported, with and without a daemon; screens only while they are watched."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ WORK = f"Do it\n@say On it\n@sh echo 1 > f.txt; git add -A; {COMMIT} -m 'One lin
 
 
 class Listener:
-    """Everything that was told, in order."""
+    """Everything that was reported, in order."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.told: list[Change] = []
@@ -71,7 +71,7 @@ def test_a_task_from_its_start_to_its_landing(fleet: Fleet, listener: Listener) 
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_it_goes_on_without_a_daemon(fleet: Fleet, listener: Listener) -> None:
-    """Break: take the daemon's socket for the source of changes."""
+    """Break: use the daemon's socket as the source of changes."""
     fleet.kill_daemon()
     wait_until(lambda: not listener.fleets[-1].health.daemon, timeout_s=subscription.REST_S + 5)
     fleet.llmc("hold", "baker")
@@ -114,7 +114,7 @@ def test_a_state_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_a_log_that_cannot_be_read_is_told_and_passes(fleet: Fleet, listener: Listener) -> None:
-    """Break: let the thread end, so that the screen stays as it was without a word."""
+    """Break: let the thread end, so that the screen silently stops updating."""
     log = fleet.root / "logs/events.jsonl"
     fleet.llmc("down")
     log.rename(log.with_name("away"))

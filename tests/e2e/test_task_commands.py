@@ -1,4 +1,4 @@
-"""What a person says about tasks: release, requeue; and what list and show tell of holds and attempts."""
+"""The user's task commands: release and requeue; and how list and show present holds and attempts."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def state(fleet: Fleet, task: str) -> str:
 
 
 def edit(fleet: Fleet, task: str, **fields: Any) -> None:
-    """A person, or a client, changes a file by hand."""
+    """A user, or a client, changes a file by hand."""
     path = fleet.dir / f"tasks/plan/{task}.json"
     new = {
         key: value for key, value in {**json.loads(path.read_text()), **fields}.items() if value is not None
@@ -86,7 +86,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     wait_until(lambda: state(scripted, "1") == "completed", 60)
     assert scripted.llmc("tasks", "show", "1", "--json").json["attempts"] == []
 
-    # A worker is at it: only its reset gives it back.
+    # A worker has it: only its reset releases it.
     scripted.llmc("tasks", "add", "Takes long", "-d", "@sh sleep 600")
     scripted.wait("auto-1", "working")
     assert "`llmc reset auto-1`" in scripted.llmc("tasks", "release", "2", code=3).err
@@ -99,7 +99,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert [row["task_id"] for row in scripted.events("task_released")] == ["2"]
     scripted.llmc("down")
 
-    # What the ledger knows as completed is so, whether there are files or not; one that says otherwise is a question.
+    # A task completed in the ledger stays so, with or without files; a file that disagrees is a question.
     edit(scripted, "1", status="pending")
     assert state(scripted, "1") == "question"
     Path(scripted.dir / "tasks/plan/1.json").unlink()
@@ -114,7 +114,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
 
 
 def test_each_task_for_itself(scripted: Fleet) -> None:
-    """Break: count the ledger's claim of a lost worker among those at work."""
+    """Break: count the ledger's claim of a lost worker as in progress."""
     scripted.set_up(config=auto_config(scripted))
     for subject in ("Somebody's", "Ready", "Done", "Held"):
         scripted.llmc("tasks", "add", subject)
@@ -137,7 +137,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
     assert files["4"]["metadata"] == {"else": 1}
     assert [row["task_id"] for row in scripted.events("task_requeued")] == ["3", "4"]
 
-    # A worker that is gone has left its claim in the ledger, too.
+    # A removed worker has left its claim in the ledger, too.
     edit(scripted, "2", status="in_progress", owner="auto-7", metadata={"llmc": {"claim": "c1"}})
     row = {"ts": 1, "action": "claimed", "task": "2", "worker": "auto-7", "claim": "c1"}
     with (scripted.root / ".llmc/tasks.jsonl").open("a") as ledger:
@@ -151,7 +151,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
 
 
 def test_a_person_changes_the_priority(scripted: Fleet) -> None:
-    """Break: write the metadata anew, and lose the label and the verify command."""
+    """Break: rewrite the metadata, and lose the label and the verify command."""
     scripted.set_up(config=auto_config(scripted))
     for subject in ("First", "Second"):
         scripted.llmc("tasks", "add", subject, "--label", "io", "--verify", "true", "--priority", "2")

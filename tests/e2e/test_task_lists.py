@@ -1,4 +1,4 @@
-"""Numbers begin again at 1 in every list: a task is known by its list and its number, to the ledger as to people."""
+"""Every list starts at number 1: a task is identified by list and number, in the ledger as for people."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def edit(fleet: Fleet, number: int, **fields: Any) -> None:
 
 @pytest.mark.soak
 def test_a_new_list_has_the_numbers_of_an_old_one(scripted: Fleet) -> None:
-    """Break: key the ledger by the number alone; the tasks of the new list are `completed` with no work done."""
+    """Break: key the ledger by number alone; the tasks of the new list are `completed` with no work done."""
     fleet = set_up(scripted)
     add(fleet, 1)
     add(fleet, 2)
@@ -55,7 +55,7 @@ def test_a_new_list_has_the_numbers_of_an_old_one(scripted: Fleet) -> None:
 
 
 def test_a_ledger_of_an_older_llmc_is_about_the_list_of_that_time(scripted: Fleet) -> None:
-    """Break: read rows without a list as the list that is configured now; after a change they are another list's."""
+    """Break: read rows without a list as the current list's; after a change they belong to another one."""
     fleet = set_up(scripted)
     for number in (1, 2):
         add(fleet, number)
@@ -101,8 +101,10 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) -> None:
-    """One is done again, and one is left as it is. Break: let ClaudeTasks.settle rewrite every file that the ledger
-    knows as completed."""
+    """One is done again, and one is left as it is.
+
+    Break: let ClaudeTasks.settle rewrite every file that the ledger has as completed.
+    """
     fleet = set_up(scripted)
     for number in (1, 2):
         add(fleet, number)
@@ -113,7 +115,7 @@ def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) 
         edit(fleet, number, status="pending", description=commit(8 + number))
     add(fleet, 3, after=(1, 2))
     daemon = Daemon(fleet)
-    auto.wait_completed(fleet, 3)  # what waits for them goes on: their work has landed
+    auto.wait_completed(fleet, 3)  # tasks that waited for them continue: their work has landed
     auto.wait_for(fleet, lambda: len(auto.state(fleet)["attention"]) == 2)
     for number, item in zip(
         ("1", "2"), sorted(attention(fleet), key=lambda row: str(row["who"])), strict=True
@@ -128,14 +130,12 @@ def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) 
     auto.wait_for(fleet, lambda: not auto.state(fleet)["attention"])
     assert set(states(fleet).values()) == {"completed"}
     assert attention(fleet) == []
-    assert auto.landed(fleet) == [1, 2, 3, 9], (
-        "what was done again has landed, and what was left as it is has not"
-    )
+    assert auto.landed(fleet) == [1, 2, 3, 9], "what was requeued has landed, and what was left has not"
     daemon.stop()
 
 
 def test_a_crash_between_ledger_and_file_is_no_question(scripted: Fleet) -> None:
-    """Break: ask about files with our own claim on them, too."""
+    """Break: ask about files with our own claim, too."""
     fleet = set_up(scripted)
     add(fleet, 1)
     daemon = Daemon(fleet, LLMC_FAULT="claim.complete:after:kill")
@@ -148,7 +148,7 @@ def test_a_crash_between_ledger_and_file_is_no_question(scripted: Fleet) -> None
 
 
 def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
-    """Break: write `requeued` for a file that is gone: whatever waits for it could never begin."""
+    """Break: write `requeued` for a deleted file: the tasks that wait for it could never start."""
     fleet = set_up(scripted)
     for number in (1, 2):
         add(fleet, number)
@@ -176,7 +176,7 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     assert task_orders.take_back(project, two, "its work was undone") is None
     assert "its file no longer exists" in task_orders.pending_again(project, commits["2"])[1]
     assert source_of(project).books().is_completed(two)
-    # Somebody has begun it again since: it stays theirs.
+    # It was started again since: its new worker keeps it.
     taken = source_of(project).claim(task, "auto-1", "Do 1")
     assert taken is not None
     again = task_orders.take_back(project, task, "its work was undone")

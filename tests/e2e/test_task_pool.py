@@ -1,4 +1,4 @@
-"""Tasks from a command, and the log that tells what became of tasks."""
+"""Tasks from a command, and the log of what happened to tasks."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, tasks_of
 from tests.support.waiting import wait_until
 
-#: what has not landed yet, in the source; what it says besides is for the log. It runs where the daemon was called
+#: what has not landed yet, in the source; other output is for the log. Runs where the daemon was started
 POOL = """\
 echo looking $FROM_THERE >&2
 echo x >> asked
@@ -31,7 +31,8 @@ def landed(fleet: Fleet, *subjects: str) -> bool:
 def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     """Break: ignore the keys of open tasks in take_in; or do not raise for code 3; or leave ledger.note out.
 
-    Or run the commands where the daemon works (/), or in the source; or leave `about` out of the post-accept command.
+    Or run the commands where the daemon works (/), or in the source;
+    or no `about` for the post-accept command.
     """
     tickets = scripted.dir / "tickets"
     tickets.mkdir()
@@ -60,7 +61,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     )
     asked = place / "asked"
     wait_until(lambda: asked.exists() and len(asked.read_text().split()) > 2, 60)
-    assert list(tasks_of(scripted)) == ["1"], "it is printed again and again while it is open"
+    assert list(tasks_of(scripted)) == ["1"], "it is printed every time while it is open"
     wait_until(lambda: landed(scripted, "first", "second"), 60)
     files = tasks_of(scripted)
     assert [(file["subject"], file["metadata"]["llmc"]["key"]) for file in files.values()] == [
@@ -71,7 +72,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     assert [row["task_id"] for row in scripted.events("task_received")] == ["1", "2"]
     before = len(asked.read_text().split())
     wait_until(lambda: len(asked.read_text().split()) > before, 60)
-    assert scripted.events("auto_failed") == [], "none ready is no failure"
+    assert scripted.events("auto_failed") == [], "no ready task is not a failure"
 
     told = scripted.root / "logs/task_pool.log"
     wait_until(lambda: "exit code 4\n" in told.read_text(), 60)
@@ -92,7 +93,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     stamp, whose = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", r"auto-\d task 1"
     entry = rf"{stamp} {whose} \$ echo posted; pwd\nposted\n{re.escape(str(place))}\n{stamp} {whose} exit code 0\n"
     assert re.match(entry, posted), posted
-    assert not (scripted.dir / "called").exists(), "the task manager of former times is no part of this"
+    assert not (scripted.dir / "called").exists(), "the old task manager is not involved"
 
     script.write_text("echo 'too many claims'; exit 3\n")
     failed = wait_until(lambda: scripted.events("auto_failed"), 60)[0]
@@ -105,7 +106,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
 
 
 def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> None:
-    """Break: forget those that became tasks in take_up."""
+    """Break: forget the entries that became tasks in take_up."""
     scripted.set_up(config=auto_config(scripted))
     project = open_project(str(scripted.root))
     project.root.task_pool.mkdir()

@@ -58,7 +58,7 @@ def test_add_import_show_list_graph(listed: Fleet) -> None:
 
 
 def test_a_plan_that_is_imported_again_adds_only_what_is_new(listed: Fleet) -> None:
-    """Break: no `by_key` in `import_all` (tasks/task_list.py); or forget the ids of what was imported earlier."""
+    """Break: no `by_key` in `import_all` (tasks/task_list.py); or forget the ids of earlier imports."""
     plan = listed.dir / "plan"
     plan.mkdir()
     (plan / "api.md").write_text("# Add the API\n")
@@ -142,7 +142,7 @@ def test_agents_and_llmc_share_one_list(fleet: Fleet) -> None:
 
 
 def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -> None:
-    """Break: keep a pasted escape sequence in the file; or take a command that no shell can be given."""
+    """Break: keep a pasted escape sequence in the file; or accept a command that no shell can run."""
     scripted.set_up(config=auto_config(scripted))
     scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
     assert tasks_of(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"

@@ -1,4 +1,4 @@
-"""llmc trash: what was put away is found, looked at, and brought back without touching a checkout."""
+"""llmc trash: discarded work is listed, shown and restored without touching a checkout."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def only(fleet: Fleet) -> dict[str, object]:
 
 
 def test_list_and_show(fleet_with_trash: Fleet) -> None:
-    """Break that fails it: show a ref and the directory of the same moment as two things."""
+    """Break: show a ref and the directory of the same moment as two entries."""
     fleet = fleet_with_trash
     entry = only(fleet)
     assert (entry["worker"], entry["why"], entry["ref"]) == ("adam", "reset", trash_refs(fleet)[0])
@@ -54,7 +54,7 @@ def test_list_and_show(fleet_with_trash: Fleet) -> None:
 
 
 def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet) -> None:
-    """Break that fails it: restore with a checkout, or in the root's clone only; `log -p` without -m, which skips merges."""
+    """Break: restore with a checkout, or only in the root's clone; `log -p` without -m (skips merges)."""
     fleet = fleet_with_trash
     (fleet.source / "README.md").write_text("a person is at work here\n")
     before = (snapshot(fleet.source), fleet.git("rev-parse", "HEAD"), fleet.git("status", "--porcelain"))
@@ -67,7 +67,7 @@ def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet)
     ]
     shown = fleet.git(*shlex.split(command), cwd=fleet.dir)
     for name in fleet.git("diff", "--name-only", f"main...{branch}").splitlines():
-        assert f"b/{name}" in shown, "commits, and what was in none"
+        assert f"b/{name}" in shown, "committed and uncommitted work"
     for repo in (fleet.root, fleet.source):
         assert fleet.git("rev-parse", f"refs/heads/{branch}", cwd=repo) == entry["commit"]
     assert (
@@ -82,7 +82,7 @@ def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet)
 
 
 def test_restore_never_moves_a_branch_that_is_there(fleet_with_trash: Fleet) -> None:
-    """Break that fails it: a `+` in the refspec, or no look at the branch first."""
+    """Break: use a `+` in the refspec, or do not check the branch first."""
     fleet = fleet_with_trash
     fleet.git("branch", "mine")
     entry = only(fleet)
@@ -121,7 +121,7 @@ def test_a_copy_does_not_lead_git_to_a_worktree(fleet_with_trash: Fleet) -> None
 
 
 def test_a_worker_with_files_of_its_own_gets_nothing_back(fleet_with_trash: Fleet) -> None:
-    """Break: look for commits only; its files would be put away to make room."""
+    """Break: check only for commits; its files would be moved to the trash to make room."""
     fleet = fleet_with_trash
     entry = only(fleet)
     own = fleet.worktree("adam") / "own.txt"
@@ -142,7 +142,7 @@ def test_a_wrong_name_names_the_nearest(fleet_with_trash: Fleet) -> None:
 
 
 def test_prune_asks_and_says_when_clocks_disagree(fleet_with_trash: Fleet) -> None:
-    """Break: delete without a yes; or let --yes delete what has an old name and young files."""
+    """Break: delete without a yes; or let --yes delete an entry with an old name and new files."""
     fleet = fleet_with_trash
     name = str(only(fleet)["name"])
     old = "refs/llmc/trash/adam/20200101T000000-abcd-old"
@@ -167,7 +167,7 @@ def test_prune_asks_and_says_when_clocks_disagree(fleet_with_trash: Fleet) -> No
 
 
 def test_prune_of_everything(scripted: Fleet) -> None:
-    """No clock is asked where age does not matter."""
+    """No clock is read where age does not matter."""
     scripted.set_up("adam")
     make_mess(scripted, "adam", "1")
     scripted.llmc("reset", "adam")
@@ -202,7 +202,7 @@ def test_a_daemon_whose_clock_is_wrong_keeps_the_trash(scripted: Fleet) -> None:
     fleet.llmc("up", "--detach", **{zygote.COLD: "1"}, **clock)
     wait_until(lambda: json.loads((fleet.root / "state.json").read_text())["patrol_last_run_unix"] > 0)
     ahead = json.loads((fleet.root / "state.json").read_text())["patrol_last_run_unix"] - time.time()
-    assert ahead > 39 * 86400, "the clock of this daemon is wrong"
+    assert ahead > 39 * 86400, "this daemon's clock is wrong"
     looked = fleet.root / ".llmc/trash_ages.json"
     wait_until(lambda: looked.exists() or fleet.events("trash_pruned"))
     assert lost(fleet, wanted) == []

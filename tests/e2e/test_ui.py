@@ -50,7 +50,7 @@ def review(fleet: Fleet, worker: str = "adam") -> None:
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Open) -> None:
-    """Break: send the comments singly; lose the drafts at a new start; land on Enter."""
+    """Break: send the comments one by one; lose the drafts at a restart; land on Enter."""
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
     ui = screen()
@@ -58,12 +58,12 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
     ui.press("s")
     ui.sees("task for the next idle worker")
     ui.type("Hello")
-    ui.press("Escape")  # not this way: the prompt has lines
+    ui.press("Escape")  # not this way: the prompt has several lines
     review(fleet)
     ui.sees("NEEDS YOU 1", "adam", "+6 -0")
     ui.press("Space", "d")
     ui.sees("1 file +6 -0", "Author: W <w@example.com>", "    Greet by name", "def greet():", "round 1")
-    ui.press(*["j"] * 6, "c")  # past author and message, which land too
+    ui.press(*["j"] * 6, "c")  # past author and message, which land, too
     ui.sees("comment on g.py:2:")
     ui.type("Make it 11")
     ui.press("Enter")
@@ -109,7 +109,7 @@ def test_from_a_task_to_a_landed_commit_with_two_rounds(fleet: Fleet, screen: Op
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open) -> None:
-    """Break: do nothing without a sentence when a key cannot act."""
+    """Break: do nothing, without a message, when a key cannot act."""
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "baker", "--prompt", "Pick\n@ask Which colour?")
@@ -140,7 +140,7 @@ def test_answer_message_hold_and_what_cannot_be_done(fleet: Fleet, screen: Open)
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_attach_and_back_to_the_same_place(fleet: Fleet, screen: Open) -> None:
-    """Break: lose the cursor or the display after the terminal was given away."""
+    """Break: lose the cursor or the display after handing over the terminal."""
     fleet.set_up("adam", "baker", "carol")
     fleet.up("--no-patrol")
     ui = screen()
@@ -168,7 +168,7 @@ def test_typing_and_pasting_goes_nowhere(fleet: Fleet, screen: Open) -> None:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_keys_before_the_first_frame_are_kept(fleet: Fleet, screen: Open) -> None:
-    """Break: open a form that is not mounted yet; drop a key until the form is there."""
+    """Break: open a form that is not mounted yet; drop keys until the form is there."""
     fleet.set_up("adam")
     ui = screen()
     ui.press(":")
@@ -180,7 +180,7 @@ def test_keys_before_the_first_frame_are_kept(fleet: Fleet, screen: Open) -> Non
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
-    """Break: end with a traceback when the daemon, the tmux server or the size goes away."""
+    """Break: end with a traceback when the daemon or the tmux server goes away, or the terminal shrinks."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     ui = screen()
@@ -204,7 +204,7 @@ def test_it_says_what_is_wrong_and_goes_on(fleet: Fleet, screen: Open) -> None:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
-    """Break: give a task's text to the terminal as it is, or as markup."""
+    """Break: send a task's text to the terminal as it is, or as markup."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     nasty = r"[red]bold[/red] \x1b[2J\x1b]0;owned\x07 \u202egnp <script>"
@@ -226,7 +226,7 @@ def test_hostile_text_draws_nothing(fleet: Fleet, screen: Open) -> None:
 @pytest.mark.parametrize("before", [(), *in_soak(("m",), ("d",))])
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_ctrl_c_leaves_from_everywhere(fleet: Fleet, screen: Open, before: tuple[str, ...]) -> None:
-    """Break: take the key for text, or for nothing: a terminal in raw mode sends no signal."""
+    """Break: treat the key as text, or ignore it: a terminal in raw mode sends no signal."""
     fleet.set_up("adam")
     ui = screen()
     ui.sees("IDLE 1")
@@ -241,7 +241,7 @@ def test_ctrl_c_leaves_from_everywhere(fleet: Fleet, screen: Open, before: tuple
 @pytest.mark.parametrize("end", [signal.SIGINT, *in_soak(signal.SIGTERM, signal.SIGHUP)])
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_it_leaves_the_terminal_clean(fleet: Fleet, screen: Open, end: signal.Signals) -> None:
-    """Break: end without restoring the terminal."""
+    """Break: exit without restoring the terminal."""
     fleet.set_up("adam")
     ui = screen()
     ui.sees("NEEDS YOU")
@@ -263,7 +263,7 @@ def test_it_leaves_the_terminal_clean(fleet: Fleet, screen: Open, end: signal.Si
 def test_small_plain_and_without_colour(
     fleet: Fleet, screen: Open, columns: int, rows: int, env: dict[str, str]
 ) -> None:
-    """Break: tell a status by its colour only, or draw what the terminal does not have."""
+    """Break: show a status only by its color, or draw characters that the terminal does not have."""
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
     review(fleet)
@@ -276,7 +276,7 @@ def test_small_plain_and_without_colour(
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
-    """Break: set it once at the start; read formats in a task's text; go to a session by a prefix of its name."""
+    """Break: set it only at the start; expand formats in a task's text; match a session by a name prefix."""
     fleet.set_up("adam", "baker", "carol")
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "adam", "--prompt", "Say #(touch owned) #[fg=red]hi\n@sh sleep 300")
@@ -303,7 +303,7 @@ def test_the_status_line_of_an_attached_session(fleet: Fleet) -> None:
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
-    """Break: run what is typed in a shell, or lose its output."""
+    """Break: run the input in a shell, or lose its output."""
     fleet.set_up("adam")
     ui = screen()
     ui.sees("IDLE 1")
@@ -341,7 +341,7 @@ def test_any_command_with_completion(fleet: Fleet, screen: Open) -> None:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
-    """Break: draw over lines that were read."""
+    """Break: draw over lines that were already read."""
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
     ui = screen("--plain")
@@ -363,7 +363,7 @@ def test_lines_for_a_screen_reader(fleet: Fleet, screen: Open) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_a_full_disk_is_said(fleet: Fleet, screen: Open, tmp_path: Path) -> None:
-    """Break: lose a comment when it cannot be saved, or lose it without a word."""
+    """Break: lose a comment that cannot be saved, or do not say so."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     review(fleet)
@@ -404,7 +404,7 @@ def small_disk(place: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_the_mouse_selects(fleet: Fleet) -> None:
-    """Break: count the lines of the list without what is scrolled away."""
+    """Break: count the lines of the list without the scrolled ones."""
     fleet.set_up("adam", "baker", "carol")
 
     async def click() -> str:
@@ -428,7 +428,7 @@ def test_the_mouse_selects(fleet: Fleet) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> None:
-    """Break: count the other roots once, at the start; or open the root that the cursor was on before."""
+    """Break: count the other roots only once, at the start; or open the root that was selected before."""
     fleet.set_up("adam")
     ui = screen()
     ui.sees("IDLE 1")
@@ -439,7 +439,7 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
     for args in (("add", "zelda"), ("up", "--detach", "--no-patrol")):
         fleet.llmc("--root", str(other), *args)
     try:
-        ui.sees(f"[{fleet.root.name}] · zoo ·")  # the screen was open before there was another root
+        ui.sees(f"[{fleet.root.name}] · zoo ·")  # the screen was open before the other root existed
         fleet.llmc("--root", str(other), "start", "--worker", "zelda", "--prompt", "Pick\n@ask Which colour?")
         ui.sees("zoo 1", "NEEDS YOU 0")
         ui.press("R")
@@ -456,7 +456,7 @@ def test_another_root_is_counted_live_and_opened(fleet: Fleet, screen: Open) -> 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
-    """Break: read the lines from the worktree of the source, where the change is not."""
+    """Break: read the lines from the source's worktree, which does not have the change."""
     fleet.plant({"long.txt": "".join(f"line {number}\n" for number in range(1, 41))})
     fleet.set_up("adam")
     fleet.up("--no-patrol")
@@ -480,7 +480,7 @@ def test_unchanged_lines_of_a_diff_open(fleet: Fleet, screen: Open) -> None:
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> None:
-    """Break: cut a line of the diff at the edge of the pane; take the full width in the list only."""
+    """Break: cut a diff line at the edge of the pane; use the full width only in the list."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     words = " ".join(f"word{number:03}" for number in range(400))
@@ -513,8 +513,8 @@ def test_every_character_of_a_long_line_is_shown(fleet: Fleet, screen: Open) -> 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> None:
-    """Break: forget the text of a form at Esc, or when what it is for was refused; show it for another worker."""
-    fleet.set_up("adam", "baker")  # no daemon: no agent runs, and every text is refused
+    """Break: forget a form's text at Esc, or when it was refused; show it for another worker."""
+    fleet.set_up("adam", "baker")  # no daemon: no agent is running, and every text is refused
     ui = screen()
     ui.sees("IDLE 2")
     ui.press("Right", "m")
@@ -546,7 +546,7 @@ def test_a_text_that_was_not_sent_is_there_again(fleet: Fleet, screen: Open) -> 
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open) -> None:
-    """Break: take every worker that waits for the user for one that asks a question."""
+    """Break: treat every worker that waits for the user as one that asks a question."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "adam", "--prompt", "Edit\n@sh echo x > new.txt")
@@ -563,7 +563,7 @@ def test_the_keys_agree_about_what_a_worker_waits_for(fleet: Fleet, screen: Open
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
-    """Break: count what the filter hides, or an offline worker as idle."""
+    """Break: count what the filter hides, or count an offline worker as idle."""
     fleet.set_up("adam", "baker")
     ui = screen()
     ui.sees("IDLE 2 (2 offline)", "0 idle · 2 offline")
@@ -578,7 +578,7 @@ def test_a_title_counts_what_is_under_it(fleet: Fleet, screen: Open) -> None:
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, screen: Open) -> None:
-    """Break: ignore a key without an action; name the newest of several commits."""
+    """Break: ignore a key without an action; name only the latest of several commits."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     fleet.llmc(
@@ -602,7 +602,7 @@ def test_every_key_says_something_and_accept_names_what_lands(fleet: Fleet, scre
 @pytest.mark.parametrize("fleet", ["scripted"], indirect=True)
 @pytest.mark.soak
 def test_news_do_not_cover_the_last_result(fleet: Fleet, screen: Open) -> None:
-    """Break: show the news above the line of the last result."""
+    """Break: show news above the line with the last result."""
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
     ui = screen()

@@ -76,7 +76,7 @@ def test_any_bytes_are_keys_or_text(screen: Open) -> None:
 
 
 def test_keys_that_come_at_once_act_in_their_order(screen: Open) -> None:
-    """Break: leave keys and pastes to the queues of textual's widgets, in which a letter overtakes the Backspace before it."""
+    """Break: leave keys and pastes to textual's widget queues: a letter overtakes the Backspace before it."""
     ui = screen()
     ui.send(b"\x1b[Cmcut\x17one\x7f\x7f\x7ftwo\x15tree\x1b[D\x1b[D\x1b[Dh\x05s")
     ui.sees("message to adam")
@@ -91,7 +91,7 @@ def test_a_key_right_after_esc_is_a_key_of_its_own(screen: Open) -> None:
     ui.press("Right", "m")
     ui.sees("message to adam")
     ui.type("gone")
-    ui.send(b"\x1bm")  # closed, and opened again with what was not sent
+    ui.send(b"\x1bm")  # closed, and opened again with the unsent text
     ui.type("x")
     ui.sees("message to adam", "gonex")
     ui.send(b"\x1b1")
@@ -111,7 +111,7 @@ def test_a_signal_leaves_a_clean_terminal(screen: Open, end: signal.Signals) -> 
 
 
 def test_a_signal_ends_it_on_a_terminal_that_takes_nothing(scripted: Fleet) -> None:
-    """Break: wait at the end until everything is written."""
+    """Break: wait at exit until everything is written."""
     scripted.set_up("adam")
     ours, theirs = pty.openpty()
     argv = [sys.executable, "-m", "llmc", "--root", str(scripted.root), "ui"]
@@ -145,7 +145,7 @@ def test_an_error_of_ours_ends_it_with_a_code(screen: Open, tmp_path: Path) -> N
 
 
 def test_it_ends_with_its_terminal(screen: Open) -> None:
-    """Break: go on without a terminal to read from."""
+    """Break: continue without a terminal to read from."""
     ui = screen()
     pid = ui.pid
     ui.close()
@@ -154,7 +154,7 @@ def test_it_ends_with_its_terminal(screen: Open) -> None:
 
 @pytest.mark.soak
 def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None:
-    """Break: run a server in a thread; wait at the end for a command; take the Ctrl-C of another program."""
+    """Break: run a server in a thread; wait for a command at exit; react to another program's Ctrl-C."""
     ui = screen()
     for line, told in (("up", "run it in the background: up --detach"), ("web", "web --detach")):
         ui.press(":")
@@ -187,7 +187,7 @@ def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None
 
 
 def test_hold_twice_is_no_hold(screen: Open, scripted: Fleet) -> None:
-    """Break: read whether it is held before the lock is taken."""
+    """Break: check whether it is held before taking the lock."""
     ui = screen()
     ui.press("Right")
     ui.send(b"hhhh")
@@ -200,7 +200,7 @@ def test_hold_twice_is_no_hold(screen: Open, scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_landed_commit_stays_on_the_screen(screen: Open, scripted: Fleet) -> None:
-    """Break: give it to a pager, which prints a short one and ends."""
+    """Break: send it to a pager, which prints a short one and exits."""
     scripted.up("--no-patrol")
     commit = "git add -A; git -c user.name=W -c user.email=w@e.com commit -q -m 'Greet by name'"
     scripted.llmc("start", "--worker", "adam", "--prompt", f"Greet\n@sh echo hello > g.txt; {commit}")
@@ -229,7 +229,7 @@ def test_it_is_drawn_on_stdout(screen: Open, tmp_path: Path, shell: str) -> None
 
 
 def test_a_closed_stream_is_said(scripted: Fleet) -> None:
-    """Break: ask a stream that is not there whether it is a terminal."""
+    """Break: ask a closed stream whether it is a terminal."""
     scripted.set_up("adam")
     for shell, told in (("{} <&-", "requires a terminal"), ("{} >&-", "requires a terminal")):
         ui = Terminal(scripted, "ui", shell=shell)
@@ -239,13 +239,13 @@ def test_a_closed_stream_is_said(scripted: Fleet) -> None:
 
 
 def test_without_colour(screen: Open) -> None:
-    """Break: draw a bar past textual's filters; or in shades of grey."""
+    """Break: draw a bar past textual's filters; or in shades of gray."""
     ui = screen(NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*[34]8;", ui.colours())
 
 
 def test_without_utf_8(screen: Open) -> None:
-    """Break: believe the LC_CTYPE that Python sets; send a glyph that textual draws."""
+    """Break: trust the LC_CTYPE that Python sets; send a glyph that textual draws."""
     ui = screen(shell="env -u LC_ALL LANG=C {}", columns=100)
     ui.press("Right", "?")
     assert ui.sees("Move down a page", "NEEDS YOU").isascii()
@@ -268,7 +268,7 @@ def test_a_dumb_terminal_gets_lines(scripted: Fleet) -> None:
 
 
 def test_a_key_and_the_first_frame_mount_one_form(scripted: Fleet) -> None:
-    """Break: look whether the form is there, and mount it after another has."""
+    """Break: check whether the form is there, and mount it after another key has."""
     scripted.set_up("adam")
     typed = Typed(lambda line: [], lambda line, stopping: (0, ""), lambda line: False, lambda line: [])
     project = open_project(str(scripted.root))

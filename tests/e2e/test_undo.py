@@ -1,4 +1,4 @@
-"""Undo: the newest accept is reverted, validated and landed; what cannot be is refused, and nothing changes."""
+"""Undo: the latest accept is reverted, validated and landed; a refused undo changes nothing."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def land(fleet: Fleet, name: str, text: str) -> None:
 
 
 def test_undo_reverts_the_newest_accept_and_then_the_one_before(running: Fleet) -> None:
-    """Break that fails it: do not emit `undone`; the second undo would revert the same commit again."""
+    """Break: do not emit `undone`; the second undo would revert the same commit again."""
     land(running, "one.txt", "1\\n")
     land(running, "two.txt", "2\\n")
     running.llmc("undo", code=2)
@@ -70,7 +70,7 @@ def test_a_dirty_source_is_refused(running: Fleet) -> None:
 
 
 def test_a_revert_that_fails_validation_does_not_land(running: Fleet) -> None:
-    """Break that fails it: land the revert without validating it."""
+    """Break: land the revert without validating it."""
     running.commit("broken.txt", "x\n", "Breaks the check")
     prompt = f"@sh git rm -q broken.txt; {COMMIT} 'Mend the check'"
     running.llmc("start", "--worker", "adam", "--prompt", prompt)
@@ -95,7 +95,7 @@ def land_tasks(fleet: Fleet, count: int) -> None:
 
 
 def newest(fleet: Fleet) -> tuple[str, str]:
-    """Commit and task of the newest accept that stands."""
+    """Commit and task of the latest accept that was not undone."""
     gone = {row["commit"] for row in fleet.events("undone")}
     commits = [row["commit"] for row in fleet.events("accepted") if row["commit"] not in gone]
     done = {row["commit"]: row["task_id"] for row in fleet.events("task_completed")}
@@ -116,13 +116,13 @@ def assert_undone_once(fleet: Fleet, commit: str, task: str) -> None:
 
 
 EVERY = [f"{step}:{side}" for step in undo.STEPS for side in ("before", "after")]
-#: at first, before and after the landing, and at the end
+#: at the start, before and after the landing, and at the end
 SOME = ["land:before", "return:before"]
 
 
 @pytest.mark.parametrize("kills", [SOME, *in_soak(EVERY)], ids=["some", "all"])
 def test_an_undo_goes_on_after_kill_9_at_every_step(scripted: Fleet, kills: list[str]) -> None:
-    """Break: write the journal after the step; or emit `undone` apart from it; or forget the revert's ref."""
+    """Break: write the journal after the step; emit `undone` separately; or forget the revert's ref."""
     land_tasks(scripted, len(kills) + 1)
     for kill in kills:
         commit, task = newest(scripted)
@@ -138,7 +138,10 @@ def test_an_undo_goes_on_after_kill_9_at_every_step(scripted: Fleet, kills: list
 
 
 def assert_a_lost_journal_is_no_revert_of_a_persons(fleet: Fleet) -> None:
-    """state.json was rebuilt after the revert had landed. Break: leave out `_landed_before`; it is "reverted already"."""
+    """state.json was rebuilt after the revert had landed.
+
+    Break: leave out `_landed_before`; it is "reverted already".
+    """
     commit, task = newest(fleet)
     fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.land:after:kill")
     state = auto.state(fleet)
@@ -150,7 +153,7 @@ def assert_a_lost_journal_is_no_revert_of_a_persons(fleet: Fleet) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.soak
 def test_the_daemon_finishes_an_undo_that_was_killed_and_the_command_says_so(scripted: Fleet) -> None:
-    """Break: nobody resumes; or the command, repeated, takes back the accept before."""
+    """Break: do not resume; or let the repeated command revert the previous accept."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     land(scripted, "one.txt", "1\\n")
@@ -172,7 +175,7 @@ def test_the_daemon_finishes_an_undo_that_was_killed_and_the_command_says_so(scr
 
 @pytest.mark.soak
 def test_an_undone_task_is_done_again_and_counted_once(scripted: Fleet) -> None:
-    """Break: leave out the task's return, in the ledger or in the file."""
+    """Break: do not return the task, in the ledger or in the file."""
     auto.set_up(scripted)
     auto.add(scripted, 1, auto.commit(1))
     scripted.up("--auto")
@@ -192,7 +195,7 @@ def test_an_undone_task_is_done_again_and_counted_once(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
-    """Break: put the task back instead: the plan item would stay done."""
+    """Break: requeue the task instead: the plan item would stay done."""
     fleet = goals.set_up(scripted)
     made = goals.plan([[goals.leaf(1)]], [[goals.leaf(2)]])
     fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
@@ -204,7 +207,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     said = fleet.llmc("undo")
     assert said.out.rstrip().endswith(f"; S2.1.1 of goal {goal} was reopened")
     assert goals.status(fleet, goal) == "active"
-    assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal makes a new task for it"
+    assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal creates a new task for it"
     daemon = auto.Daemon(fleet)
     goals.wait_status(fleet, goal, timeout_s=100)
     assert daemon.stop() == 0
@@ -214,9 +217,9 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_a_revert_is_checked_where_its_dependencies_are(scripted: Fleet) -> None:
-    """Break: check it in a checkout that was not set up.
+    """Break: validate it in a checkout that was not set up.
 
-    And a person who moves the branch meanwhile is no reason to give up. Break: refuse when the branch moved.
+    A user who moves the branch in the meantime is no reason to give up. Break: refuse when the branch moved.
     """
     scripted.commit(".gitignore", "venv/\n", "Ignore")
     scripted.set_up(

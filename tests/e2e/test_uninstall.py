@@ -1,4 +1,4 @@
-"""llmc uninstall: nothing of a root is left, nothing of the source is touched, and no work is lost without a word."""
+"""llmc uninstall: nothing of a root is left, the source is untouched, and no work is lost silently."""
 
 import os
 import signal
@@ -43,13 +43,15 @@ def saved(fleet: Fleet) -> list[Path]:
 
 
 def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet) -> None:
-    """Break: leave the daemon, the tmux server, llmc.root or the registration; begin while a person has a worker; or take what landed for work that would be lost."""
+    """Break: leave the daemon, the tmux server, llmc.root or the registration; start while the user has a
+    worker; or treat landed commits as work that would be lost.
+    """
     fleet = scripted.set_up("adam", "baker", config={"repo.validate": "true"})
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo x > x; git add x; {COMMIT} Landed")
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")
-    fleet.git("branch", "llmc/adam")  # a person's own, however it is called
+    fleet.git("branch", "llmc/adam")  # the user's own, whatever its name
     before, daemon = source_of(fleet), fleet.daemon_pid()
     looked = fleet.llmc("uninstall", "--dry-run", "--json").json
     assert (looked["work"], looked["kept"]) == ([], None)
@@ -57,14 +59,14 @@ def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet
     assert "--yes" in fleet.llmc("uninstall", code=2).err
     fleet.tmux("new-session", "-d", "-s", "mine", "cat")
     assert "(mine)" in fleet.llmc("uninstall", "--yes", code=3).err
-    assert fleet.has_daemon(), "a person's pane is in the way, and nothing was ended"
+    assert fleet.has_daemon(), "the user's pane is in the way, and nothing was ended"
     fleet.tmux("kill-session", "-t", "=mine")
     fleet.llmc("hold", "baker")
     assert "llmc release baker" in fleet.llmc("uninstall", "--yes", code=3).err
-    assert fleet.has_daemon(), "nor is anything begun while they have a worker"
+    assert fleet.has_daemon(), "nothing starts while the user has a worker"
     assert fleet.worktree("adam").exists()
     fleet.llmc("release", "baker")
-    # What a supervisor left, which keeps the server.
+    # What a supervisor left, which keeps the server running.
     agent = ["env", "LLMC_WORKER=overseer", "LLMC_INSTANCE=gone", "sleep", "600"]
     fleet.tmux("new-session", "-d", "-s", f"llmc-{fleet.root.name}-overseer", *agent)
     done = fleet.llmc("uninstall", "--yes", "--json").json
@@ -77,11 +79,11 @@ def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet
     assert source_of(fleet) == before
     assert fleet.log()[0] == "Landed"
     fleet.llmc("init", "--target", str(fleet.root))
-    assert fleet.llmc("status", "--json").json["workers"] == [], "it can be made again"
+    assert fleet.llmc("status", "--json").json["workers"] == [], "it can be created again"
 
 
 def test_work_that_is_nowhere_else_is_listed_and_kept(alone: Fleet) -> None:
-    """Break: look at commits only, or at worktrees only; or remove the clone with its pins."""
+    """Break: check only commits, or only worktrees; or remove the clone with its pins."""
     first = make_mess(alone, "adam", "first")
     alone.llmc("reset", "adam")
     second = make_mess(alone, "adam", "second")
@@ -100,7 +102,7 @@ def test_work_that_is_nowhere_else_is_listed_and_kept(alone: Fleet) -> None:
     alone.llmc("hold", "adam")
     assert "llmc release adam" in alone.llmc("uninstall", "--yes", code=3).err
     alone.llmc("release", "adam")
-    assert alone.worktree("adam").exists(), "nothing is done while a person has a worker"
+    assert alone.worktree("adam").exists(), "nothing is done while the user has a worker"
     done = alone.llmc("uninstall", "--yes", "--json").json
     is_gone(alone)
     assert source_of(alone) == before
@@ -128,7 +130,7 @@ def test_discarded_is_gone(alone: Fleet) -> None:
     ],
 )
 def test_killed_anywhere_the_next_one_goes_on(alone: Fleet, at: str) -> None:
-    """Break: remove the root first; llmc.root and the registration would stay for ever."""
+    """Break: remove the root first; llmc.root and the registration would stay forever."""
     wanted = make_mess(alone, "adam", "kept")
     step, _, when = at.partition(":")
     alone.llmc("uninstall", "--yes", code=-signal.SIGKILL, LLMC_FAULT=f"{step}:{when}:kill")
@@ -141,7 +143,7 @@ def test_killed_anywhere_the_next_one_goes_on(alone: Fleet, at: str) -> None:
 
 
 def test_what_was_saved_is_named(alone: Fleet) -> None:
-    """The goals too. The planner that failed says what to run for this goal. Break: `GOAL` in its hint."""
+    """The goals, too. The failed planner names the command for this goal. Break: print `GOAL` in its hint."""
     made = alone.llmc("goal", "create", "--title", "Import", "--json", code=1).json
     assert f"llmc goal plan {made['goalId']} --from FILE" in made["hint"]
     said = alone.llmc("uninstall", "--yes").out

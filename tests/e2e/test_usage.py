@@ -32,7 +32,7 @@ def spent_by_now(fleet: Fleet, meters: Meters) -> int:
 
 
 def messages(fleet: Fleet) -> dict[str, dict[str, int]]:
-    """Tokens by message, as the transcripts have them, each message's largest."""
+    """Tokens by message, as recorded in the transcripts, the largest value of each message."""
     found: dict[str, dict[str, int]] = {}
     for row in fleet.transcript_rows():
         message = row.get("message") or {}
@@ -43,7 +43,7 @@ def messages(fleet: Fleet) -> dict[str, dict[str, int]]:
 
 
 def output_of(fleet: Fleet, prompt: str) -> int:
-    """The output tokens of the conversation that a prompt began."""
+    """The output tokens of the conversation that a prompt started."""
     rows = fleet.transcript_rows()
     (session,) = {
         row["sessionId"]
@@ -66,7 +66,7 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
     fleet.up()
     meters, totals = Meters(), Totals()
     for task, prompt in (("7", "@say First.\n@sh echo hi > a.txt\n@say One."), ("8", "@say Two.")):
-        assign(fleet, task)  # before it begins: the daemon records, too
+        assign(fleet, task)  # before it starts: the daemon records usage, too
         fleet.llmc("start", "--worker", "adam", "--prompt", prompt)
         fleet.wait("adam", "needs_input")
         # A client writes the last row of a turn a moment after its Stop.
@@ -88,7 +88,7 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
     assert by_model["unpriced"] == []
     cost = expected["input_tokens"] * 5 + expected["output_tokens"] * 25
     cost += expected["cache_creation_input_tokens"] * 6.25 + expected["cache_read_input_tokens"] * 0.5
-    assert by_model["cost"] == pytest.approx(cost / 1e6, abs=1e-5), "at once, by the list that is installed"
+    assert by_model["cost"] == pytest.approx(cost / 1e6, abs=1e-5), "right away, from the installed list"
 
     day, run = totals.read(project)
     assert day.tokens == run.tokens

@@ -1,4 +1,4 @@
-"""Validation where no agent works: a tree without .gitignore, checked by its own tests; nothing of that lands."""
+"""Validation away from the agents: a tree without .gitignore, checked by its own tests; none of it lands."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from tests.support.fleet import Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
-#: nothing but the standard library and what the test installs; bytecode is written, as by default
+#: only the standard library and what the test installs; bytecode is written, as by default
 PYTHON = f"env -u PYTHONDONTWRITEBYTECODE {sys.executable}"
 TREE = "django==4.2.16"
 
@@ -39,7 +39,7 @@ def commit_all(fleet: Fleet, message: str) -> list[str]:
 
 
 def work(fleet: Fleet, script: str, subject: str) -> None:
-    """What an agent does, with the habit that lands everything that lies around."""
+    """What an agent does that commits everything in its worktree."""
     fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh {script}; git add -A; {COMMIT} '{subject}'")
     fleet.wait("adam", "needs_review", 60)
 
@@ -52,7 +52,7 @@ def assert_landed_clean(fleet: Fleet, before: list[str]) -> None:
 
 
 def fail_then_fix_then_land(fleet: Fleet, break_it: str, fix_it: str, named: str) -> None:
-    """Red is red, and told with paths of the worktree; one message later it is green and lands."""
+    """A failure is reported with paths of the worktree; one message later it passes and lands."""
     work(fleet, break_it, "Break it")
     failed = fleet.llmc("accept", "adam", code=1, timeout=300, quotes=True)
     assert "validation failed" in failed.err
@@ -67,7 +67,7 @@ def fail_then_fix_then_land(fleet: Fleet, break_it: str, fix_it: str, named: str
 
 @pytest.mark.soak
 def test_a_tree_without_gitignore_is_checked_by_its_own_tests(scripted: Fleet) -> None:
-    """Break: `repo.validate_in = "worktree"` in what follows: __pycache__ is taken for the agent's, and lands."""
+    """Break: `repo.validate_in = "worktree"` in what follows: __pycache__ counts as the agent's and lands."""
     fill(scripted.source, 100)
     before = commit_all(scripted, "A project")
     check = f"{PYTHON} -m unittest discover -q -p 'test_*.py' -t . -s . && touch report.xml"
@@ -109,7 +109,7 @@ def test_an_unpacked_sdist_of_a_large_project(scripted: Fleet, tmp_path: Path) -
 
 
 def unpack(fleet: Fleet, place: Path) -> Path:
-    """The sdist in the source, its dependencies in a directory of their own; skips where there is no registry."""
+    """The sdist in the source, its dependencies in their own directory; skips without a registry."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     deps = place / "deps"
     for argv in (

@@ -1,4 +1,4 @@
-"""From every place where a worker can stand there is a way on, and what is said to be the way is one."""
+"""A worker can always be unblocked, and the suggested way works."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def state(fleet: Fleet) -> dict[str, Any]:
 
 
 def finish_by_hand(fleet: Fleet, worker: str) -> None:
-    """What a person does in `llmc console`."""
+    """What the user does in `llmc console`."""
     tree = fleet.worktree(worker)
     (tree / "a.txt").write_text(f"main and {worker}\n")
     fleet.git("add", "a.txt", cwd=tree)
@@ -35,7 +35,7 @@ def finish_by_hand(fleet: Fleet, worker: str) -> None:
 
 
 def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
-    """Break: leave `error` to a reset, refuse messages there, or repeat what was true when it failed."""
+    """Break: leave only a reset for `error`, refuse messages there, or repeat an outdated reason."""
     fleet, names = scripted, ("adam", "baker", "carol")
     fleet.commit("a.txt", "first\n", "Add a.txt")
     fleet.set_up(*names)
@@ -51,12 +51,12 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     for name in names:
         wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
     assert "llmc console adam (resolve the conflicts there), or llmc message" in fleet.llmc("status").out
-    # Talked to, it goes on with the rebase that llmc began.
+    # After a message, it continues the rebase that llmc started.
     resolve = f"printf 'both\\n' > a.txt; git add a.txt; {WHO} rebase --continue"
     fleet.llmc("message", "baker", f"Resolve it like this\n@sh {resolve}")
     assert fleet.wait("baker", "needs_review")["reason"] == "conflicts resolved"
     assert state(fleet)["workers"]["baker"]["pre_rebase_sha"] == ""
-    # Resolved by a person, it is seen by the daemon; and until then, what is said of it is what is so.
+    # Resolved by the user, it is noticed by the daemon; until then, the output shows what is true.
     finish_by_hand(fleet, "adam")
     notes = fleet.worktree("adam") / "notes"
     notes.write_text("left over\n")
@@ -64,9 +64,9 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     wait_until(lambda: "uncommitted changes" in state(fleet)["workers"]["adam"]["error_reason"])
     notes.unlink()
     assert fleet.status("adam")["reason"] == "conflicts resolved by hand", (
-        "a person who looks sees it at once"
+        "a user who checks sees it right away"
     )
-    # Without a daemon, by whoever looks.
+    # Without a daemon, by any command that checks.
     fleet.kill_daemon()
     finish_by_hand(fleet, "carol")
     assert fleet.status("carol")["reason"] == "conflicts resolved by hand"
@@ -76,7 +76,9 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
 
 @pytest.mark.soak
 def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet) -> None:
-    """Break: look under the worker's lock, with its own index, or at commits only; restore without what was not committed."""
+    """Break: check under the worker's lock, with its own index, or only for commits;
+    restore without uncommitted changes.
+    """
     fleet = scripted
     fleet.commit("b.txt", "b\n", "Add b.txt")
     fleet.set_up("adam", "baker")
@@ -103,7 +105,7 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     assert "adam  working (" in shown
     assert "note: uncommitted files: b.txt, new.txt" in shown
     assert "no changes" in fleet.llmc("review", "baker").out
-    # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.
+    # It goes to the trash, and is restored to another worker as it was, even if llmc is killed on the way.
     fleet.llmc("reset", "adam")
     (entry,) = (row["name"] for row in fleet.llmc("trash", "list", "--json").json)
     restore = ("trash", "restore", entry, "--to", "baker")
@@ -126,7 +128,7 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
 
 @contextmanager
 def person_in(fleet: Fleet, server: str, session: str) -> Iterator[None]:
-    """A terminal that is attached to a session of a tmux server."""
+    """A terminal attached to a session of a tmux server."""
     pid, keyboard = pty.fork()
     if pid == 0:
         os.execvpe("tmux", ["tmux", "-L", server, "attach-session", "-t", session], fleet.env)
@@ -141,12 +143,14 @@ def person_in(fleet: Fleet, server: str, session: str) -> Iterator[None]:
 
 
 def test_a_person_inside_tmux(scripted: Fleet) -> None:
-    """Break: name the keys of the outer tmux, follow TMUX_TMPDIR, start a nested client on the same server, or wrap rules to five lines."""
+    """Break: name the keys of the outer tmux, follow TMUX_TMPDIR,
+    start a nested client on the same server, or let rules wrap.
+    """
     fleet = scripted
     fleet.set_up("adam")
     fleet.up()
     ours, own = tmux_server(str(fleet.root)), f"own-{os.getpid()}"
-    # A shell of theirs has its tmux servers elsewhere.
+    # The user's own shell has its tmux servers elsewhere.
     attach = f"TMUX_TMPDIR={fleet.dir} {sys.executable} -m llmc attach adam 2> {fleet.dir}/%s; cat"
 
     def runs(server: str, said: str) -> None:
@@ -168,14 +172,14 @@ def test_a_person_inside_tmux(scripted: Fleet) -> None:
         subprocess.run([*argv, attach % said], env=fleet.env, cwd=fleet.source, check=True)
 
     try:
-        # In a tmux of their own, with the same prefix: the inner one gets the second.
+        # In their own tmux, with the same prefix: the inner one gets the second.
         runs(own, "nested")
         wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
         assert (fleet.dir / "nested").read_text() == "attaching to adam; detach with C-b C-b d\n"
     finally:
         fleet.end_tmux(own)
     wait_until(lambda: not fleet.status("adam")["attached"])
-    # In a window on llmc's own server: that client goes over.
+    # In a window on llmc's own server: that client switches sessions.
     gate = fleet.dir / "gate"
     attach = f"while ! test -e {gate}; do sleep 0.02; done; {attach}"
     runs(ours, "switched")
@@ -185,7 +189,7 @@ def test_a_person_inside_tmux(scripted: Fleet) -> None:
         assert (fleet.dir / "switched").read_text() == "switching to adam; switch back with C-b L\n"
         assert len(fleet.tmux("list-clients").splitlines()) == 1
     fleet.tmux("kill-session", "-t", "=mine")
-    # A look from a narrow terminal, at a screen that is wide again.
+    # Viewed on a narrow terminal, while the screen is wide again.
     wait_until(lambda: fleet.status("adam")["attached"] is False)
     fleet.tmux("resize-window", "-t", fleet.session("adam"), "-x", "500", "-y", "100")
     wait_until(lambda: "─" * 300 in fleet.llmc("peek", "adam", "--json").out, story=fleet.story)
@@ -195,7 +199,7 @@ def test_a_person_inside_tmux(scripted: Fleet) -> None:
 
 
 def test_words_of_the_command_line(scripted: Fleet) -> None:
-    """Break: the beginning of a traceback, columns that do not align, or advice that would be refused."""
+    """Break: print the start of a traceback, columns that do not align, or advice that would be refused."""
     fleet = scripted
     fleet.set_up("adam", config={"auto.task_list_id": "plan", "auto.tasks_root": str(fleet.dir / "tasks")})
     fleet.llmc("tasks", "add", "Add the model", "--label", "db")

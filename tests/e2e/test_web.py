@@ -1,4 +1,4 @@
-"""`llmc web` as a process of its own, on loopback: bad clients, signals, and a root that breaks under it."""
+"""`llmc web` in its own process, on loopback: bad clients, signals, and a root that breaks under it."""
 
 import contextlib
 import http.client
@@ -25,7 +25,7 @@ from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
-#: the server, less patient than for people
+#: the server, with less patience than in production
 IMPATIENT = """
 import runpy, sys
 from llmc.web import guard, serving
@@ -36,7 +36,7 @@ runpy.run_module("llmc", run_name="__main__")
 
 
 class Server:
-    """The process, and one browser that signed in."""
+    """The process, and one signed-in browser."""
 
     def __init__(self, fleet: Fleet, *args: str, quiet: float = QUIET_S) -> None:
         self.fleet = fleet
@@ -76,7 +76,7 @@ class Server:
         done = self.ask("POST", "/login", body=form, cookie="")
         assert done.status == 303, done.status
         self.cookie = str(done.headers["set-cookie"]).partition(";")[0]
-        #: what the addresses of the browser begin with
+        #: prefix of the browser's addresses
         self.home = str(done.headers["location"]).rpartition("/")[0]
 
     def said(self) -> str:
@@ -84,12 +84,12 @@ class Server:
         return self.errors.read()
 
     def ask(self, method: str, path: str, *, body: str | None = None, cookie: str | None = None) -> Any:
-        """One request; its answer was read."""
+        """One request, with its answer read."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         headers = {"origin": f"http://{self.host}", "cookie": self.cookie if cookie is None else cookie}
         if body is not None:
             headers["content-type"] = "application/x-www-form-urlencoded"
-        path = path.removeprefix(self.home)  # an answer led there
+        path = path.removeprefix(self.home)  # an answer redirected there
         connection.request(method, self.home + path, body=body, headers=headers)
         answer = connection.getresponse()
         answer.text = answer.read().decode()  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ class Server:
         return str(self.ask("GET", path).text)
 
     def stream(self, page: str = "attention") -> socket.socket:
-        """A connection on which a stream has begun."""
+        """A connection on which a stream has started."""
         made = socket.create_connection(("127.0.0.1", self.port), 20)
         head = f"GET {self.home}/stream?page={page} HTTP/1.1\r\nHost: {self.host}\r\nCookie: {self.cookie}\r\n\r\n"
         made.sendall(head.encode())
@@ -144,7 +144,7 @@ def until_closed(one: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Server]:
-    """A server that ends a quiet connection soon."""
+    """A server that soon closes an idle connection."""
     fleet = Fleet("scripted").set_up("adam")
     with serving(fleet, quiet=0.4) as server:
         yield server
@@ -152,7 +152,7 @@ def impatient() -> Iterator[Server]:
 
 
 def test_slow_clients_are_ended_and_nobody_waits_for_them(impatient: Server) -> None:
-    """Headers that trickle, a body that trickles, an answer that is not read. Break: `http="auto"`, no limit at all."""
+    """Slow headers, a slow body, an answer that is not read. Break: `http="auto"`, no limit at all."""
     impatient.text("/")
     before = impatient.files()
     slow = [socket.create_connection(("127.0.0.1", impatient.port)) for _ in range(30)]
@@ -179,7 +179,7 @@ def test_slow_clients_are_ended_and_nobody_waits_for_them(impatient: Server) -> 
 
 
 def test_what_is_not_http_leaves_no_trace(impatient: Server) -> None:
-    """Break: a line in the log for each: whoever reaches the port fills the disk."""
+    """Break: log a line for each: any client that reaches the port could fill the disk."""
     for sent in (b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
                  b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"x" * 200_000, b"GET http://attacker.example/ HTTP/1.1\r\nHost: attacker.example\r\n\r\n"):  # fmt: skip
         one = socket.create_connection(("127.0.0.1", impatient.port))
@@ -193,7 +193,7 @@ def test_what_is_not_http_leaves_no_trace(impatient: Server) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_at_once_with_streams_open(scripted: Fleet, sent: int) -> None:
-    """Break: wait for every answer to end: a stream has none."""
+    """Break: wait for every answer to end: a stream never does."""
     scripted.set_up("adam")
     with serving(scripted) as server:
         streams = [server.stream() for _ in range(5)]
@@ -205,7 +205,7 @@ def test_a_signal_ends_it_at_once_with_streams_open(scripted: Fleet, sent: int) 
 
 
 def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> None:
-    """Break: let the subscription end with the first error; an empty fleet for one that cannot be read."""
+    """Break: let the subscription end with the first error; show an unreadable fleet as empty."""
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     scripted.llmc(
@@ -234,7 +234,7 @@ def test_the_page_goes_on_while_everything_under_it_breaks(scripted: Fleet) -> N
 
 
 def test_a_link_needs_a_server(scripted: Fleet) -> None:
-    """Stopped or killed, and none is made. Break: believe the addresses in the file; a link that leads nowhere."""
+    """Stopped or killed, it makes no link. Break: trust the addresses in the file; print a dead link."""
     scripted.set_up("adam")
     with serving(scripted) as server:
         assert scripted.llmc("web", "--link").out.count(f"http://{server.host}/login?link=") == 1
@@ -257,12 +257,12 @@ def _no_link(fleet: Fleet) -> None:
 
 
 def _health(server: Server) -> str:
-    """What the page says about the root; the last order may still say what was wrong then."""
+    """What the page says about the root; the last order may still show an old error."""
     return server.text("/board").partition('id="health"')[2].partition("</div>")[0]
 
 
 def _put(root: Path, data: bytes) -> None:
-    """Replace the state, between two writes: the page itself notes what became of the agents, over whatever is there."""
+    """Replace the state between two writes: the page itself records agents' states over whatever is there."""
     with lock(Root(root).lock("state"), Rank.STATE):
         new = root / "new-state"
         new.write_bytes(data)
@@ -270,14 +270,14 @@ def _put(root: Path, data: bytes) -> None:
 
 
 def _ordered(server: Server, path: str, **fields: str) -> str:
-    """The page of an order that has ended."""
+    """The page of a finished order."""
     job = server.ask("POST", path, body=urlencode(fields)).headers["location"]
     wait_until(lambda: "running …" not in server.text(job))
     return server.text(job)
 
 
 def by_whom(server: Server) -> str:
-    """Who ordered something, as the event log says, of a request that names another address."""
+    """Who gave the order, according to the event log, for a request that names another address."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     headers = {"origin": f"http://{server.host}", "cookie": server.cookie, "x-forwarded-for": "100.64.0.9"}
     connection.request("POST", f"{server.home}/w/adam/hold", headers=headers)
@@ -288,7 +288,7 @@ def by_whom(server: Server) -> str:
 
 
 def test_nobody_on_this_machine_says_where_a_request_comes_from(impatient: Server) -> None:
-    """Break: believe X-Forwarded-For of everybody."""
+    """Break: trust anyone's X-Forwarded-For."""
     assert by_whom(impatient) == "browser, 127.0.0.1"
 
 

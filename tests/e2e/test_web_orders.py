@@ -1,4 +1,4 @@
-"""What a browser orders of real agents: a task, a review in two rounds, a landing, and the terminal itself."""
+"""Orders from a browser to real agents: a task, a review in two rounds, a landing, and the terminal."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def web(scripted: Fleet) -> Iterator[Web]:
 
 
 def field(page: str, action: str, name: str) -> str:
-    """The value of a hidden field of the form whose address ends so."""
+    """The value of a hidden field of the form whose address ends with this."""
     read = Read(page)
     at = next(n for n, (tag, one) in enumerate(read.tags) if tag == "form" and one["action"].endswith(action))
     return next(one["value"] for tag, one in read.tags[at:] if tag == "input" and one.get("name") == name)
@@ -39,7 +39,7 @@ def field_or(page: str, action: str, name: str) -> str:
 
 
 def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) -> None:
-    """Break: remember a change as seen when the stream of a page draws its head again; accept what was not seen."""
+    """Break: mark a change as seen when the stream of a page redraws its head; accept what was not seen."""
     started = web.order("/w/adam/start", text=WORK.replace("\n", "\r\n"))
     assert "acknowledged" in started.said.outcome
     scripted.wait("adam", "needs_review")
@@ -69,7 +69,7 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     wait_until(lambda: scripted.record("adam")["commit_sha"] != first)
     scripted.wait("adam", "needs_review")
 
-    # An open page has the new commit in its button, and still the old diff.
+    # An open page has the new commit in its button, but still the old diff.
     again = wait_until(lambda: stream_commit(web, first))
     unseen = web.order("/w/adam/accept", commit=again)
     assert "differs from the one you reviewed" in unseen.said.outcome, unseen.said
@@ -107,7 +107,7 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
 
 
 def stream_commit(web: Web, before: str) -> str:
-    """The commit that the streamed head of a review would accept, once it is another one."""
+    """The commit that the streamed head of a review would accept, once it has changed."""
     found = field_or(web.streamed("/stream?page=review&about=adam"), "/w/adam/accept", "commit")
     return found if found != before else ""
 
@@ -119,7 +119,7 @@ def shown_until(socket: Any, text: bytes) -> None:
 
 
 def test_a_terminal_is_typed_in_and_given_back(scripted: Fleet, web: Web) -> None:
-    """Break: leave out the note of who took over; keep the socket of a browser that was signed out."""
+    """Break: do not record who took over; keep the socket of a signed-out browser."""
     with web.websocket_connect("/w/adam/terminal") as socket:
         size = json.loads(socket.receive_text())
         assert size["columns"] > 20
@@ -137,7 +137,7 @@ def test_a_terminal_is_typed_in_and_given_back(scripted: Fleet, web: Web) -> Non
 
 
 def test_terminals_that_are_not_there_or_do_not_read(scripted: Fleet, web: Web) -> None:
-    """Break: an error before the socket is open ends with a traceback; a thread that waits for the pane for ever."""
+    """Break: print a traceback for an early error; let a thread wait for the pane forever."""
     for path, closes in (("/w/nobody/terminal", 1011), ("/r/nowhere/w/adam/terminal", 1008)):
         with pytest.raises(WebSocketDisconnect) as ended, web.websocket_connect(path) as socket:
             socket.receive_text()
@@ -152,7 +152,7 @@ def test_terminals_that_are_not_there_or_do_not_read(scripted: Fleet, web: Web) 
 
 
 def test_an_answer_is_for_the_question_that_was_shown(scripted: Fleet, web: Web) -> None:
-    """Break: answer whatever the worker asks by now."""
+    """Break: answer whatever the worker asks by then."""
     web.order("/w/adam/start", text="Choose\n@ask Which colour?\n@ask Which size?")
     wait_until(lambda: "/w/adam/answer" in web.get("/").text)
     key = field(web.get("/").text, "/w/adam/answer", "asked")

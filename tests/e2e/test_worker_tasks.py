@@ -1,4 +1,4 @@
-"""Tasks that agents make: proposed, approved, accepted; and tasks that people write by hand."""
+"""Tasks created by agents: proposed, approved, accepted; and tasks that users write by hand."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ MAKE = f"@sh echo made > made; git add made; {COMMIT} 'Made'"
 
 
 def settled(fleet: Fleet, expected: dict[str, str]) -> None:
-    """The list becomes this; the files are looked at first, which takes no process for each look."""
+    """The list becomes this; the files are checked first, which costs no process."""
     folder = Path(fleet.client_config) / "tasks/plan"
     proposed = {task for task, state in expected.items() if state == "proposed"}
     statuses = {task: "pending" if task in proposed else state for task, state in expected.items()}
@@ -62,7 +62,7 @@ def test_what_an_agent_proposes_waits_for_a_person(fleet: Fleet) -> None:
     hooks = [
         row["hook"] for row in fleet.events("hook_received") if row["hook"] in ("PreToolUse", "TaskCreated")
     ]
-    assert hooks == ["PreToolUse", "TaskCreated"] * 2, "told before the file exists, and of this tool only"
+    assert hooks == ["PreToolUse", "TaskCreated"] * 2, "announced before the file exists, for this tool only"
     assert f"created by {worker} on task 1" in fleet.llmc("tasks", "list").out
     assert fleet.llmc("tasks", "approve", "2").out.startswith("approved 2: @sh echo made")
     folder = Path(fleet.client_config) / "tasks/plan"
@@ -73,8 +73,8 @@ def test_what_an_agent_proposes_waits_for_a_person(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_an_agent_writes_about_its_task_frees_nothing(fleet: Fleet) -> None:
-    """Break: believe `metadata.llmc` of a file: in made_by_worker, in is_undecided, or at the claim."""
-    # A second worker is free the whole time; of the real client only what it writes counts.
+    """Break: trust `metadata.llmc` of a file: in made_by_worker, in is_undecided, or at the claim."""
+    # A second worker is free all the time; for the real client only what it writes counts.
     workers = "2" if fleet.agent == "scripted" else "1"
     fleet.set_up(config={"auto.task_list_id": "plan", "auto.concurrency": workers})
     ran = fleet.dir / "verify-ran"
@@ -87,20 +87,18 @@ def test_what_an_agent_writes_about_its_task_frees_nothing(fleet: Fleet) -> None
     settled(fleet, {"1": "completed", "2": "proposed"})
     fleet.llmc("tasks", "add", "Next", "-d", f"@sh echo b > b; git add b; {COMMIT} 'B'")
     settled(fleet, {"1": "completed", "2": "proposed", "3": "completed"})
-    assert claimed(fleet) == ["1", "3"], "it has the better priority, and waits for a person"
+    assert claimed(fleet) == ["1", "3"], "it has the higher priority, and waits for the user"
     assert not ran.exists()
     file = json.loads((Path(fleet.client_config) / "tasks/plan/2.json").read_text())
-    assert file["metadata"]["llmc"]["hold"] == "proposed", (
-        "the file says so again, for people and other roots"
-    )
+    assert file["metadata"]["llmc"]["hold"] == "proposed", "the file says so again, for users and other roots"
     assert file["metadata"]["priority"] == 0, "the client passes metadata on"
 
 
 @pytest.mark.req("4-005")
 @pytest.mark.soak
 def test_accepted_ones_run_and_off_makes_none_and_people_write_files(scripted: Fleet) -> None:
-    """Break: set the task tools' variable also for `off`; leave the look after the grace out of AutoMode.tick;
-    or do not read the whole list once it is watched.
+    """Break: set the task tools' variable also for `off`; leave the check after the grace period out of
+    AutoMode.tick; or do not read the whole list once it is watched.
     """
     scripted.set_up(config={"auto.task_list_id": "plan", "auto.worker_tasks": "accept"})
     work = f"@sh env | grep CLAUDE_CODE_ > env; git add env; {COMMIT} 'Env'"
@@ -121,7 +119,7 @@ def test_accepted_ones_run_and_off_makes_none_and_people_write_files(scripted: F
     starting = scripted.spawn("up", "--detach", "--auto")
     daemon = scripted.root / ".llmc/daemon.json"
     wait_until(lambda: daemon.exists() and not json.loads(daemon.read_text())["ready"])
-    # The list was checked, and nobody watches it yet.
+    # The list was checked, and is not watched yet.
     (Path(scripted.client_config) / "tasks/plan/7.json").write_text(json.dumps(by_hand))
     assert starting.wait(60) == 0
     settled(scripted, dict.fromkeys(("1", "2", "7"), "completed"))

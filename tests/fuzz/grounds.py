@@ -1,4 +1,4 @@
-"""A root to be broken, and commands run on it in this process: as `llmc` does, without the start of an interpreter."""
+"""A root to be broken, and commands run on it in this process: like `llmc`, without a new interpreter."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from llmc.__main__ import _run
 from tests.support.fleet import Fleet
 
-#: in an error of llmc's own: nobody thought of it
+#: in an error of llmc's own that no one expected
 BUG = "internal error: "
 
 
@@ -22,7 +22,7 @@ class Said(NamedTuple):
 
 
 class Grounds:
-    """A fleet with two workers, nothing of which runs."""
+    """A fleet with two workers, none of them running."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -31,7 +31,7 @@ class Grounds:
         self.tasks.mkdir(parents=True, exist_ok=True)
 
     def llmc(self, *argv: str) -> Said:
-        """One command; it may refuse, and must not be surprised."""
+        """Run one command; it may refuse, but must not crash."""
         out, err = _stream(), _stream("backslashreplace")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -48,7 +48,7 @@ class Grounds:
         return said
 
     def _story(self, argv: tuple[str, ...]) -> str:
-        """The traceback, once more."""
+        """The traceback, from a second run."""
         err = _stream("backslashreplace")
         with contextlib.redirect_stdout(_stream()), contextlib.redirect_stderr(err):
             _run(["--debug", *argv])
@@ -56,7 +56,7 @@ class Grounds:
 
 
 class Unchanged:
-    """Files that nobody may write to."""
+    """Files that must not be written."""
 
     def __init__(self, *paths: Path) -> None:
         self._before = {path: path.read_bytes() for path in paths}
@@ -68,7 +68,7 @@ class Unchanged:
 
 @contextlib.contextmanager
 def environment(fleet: Fleet) -> Iterator[None]:
-    """This process stands where the fleet's commands run."""
+    """This process is where the fleet's commands run."""
     before, cwd = dict(os.environ), os.getcwd()
     kept = {name: value for name, value in before.items() if name.startswith("PYTEST")}
     os.environ.clear()
@@ -83,7 +83,7 @@ def environment(fleet: Fleet) -> Iterator[None]:
 
 
 def _stream(errors: str = "strict") -> io.TextIOWrapper:
-    """As Python opens standard output: what is no text cannot be written to it; to standard error it can."""
+    """As Python opens standard output: invalid text cannot be written to it; to standard error it can."""
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors, write_through=True)
 
 

@@ -1,4 +1,4 @@
-"""Hostile versions of good input, from a seed: what a cut emoji, a full disk, an agent or a bad person may leave."""
+"""Hostile versions of good input, from a seed: from cut emoji, full disks, agents or attackers."""
 
 import copy
 import json
@@ -64,7 +64,7 @@ def text(dice: Random) -> str:
 
 
 def document(dice: Random, good: Any) -> bytes:
-    """One document: mostly its shape is wrong somewhere, sometimes its bytes are."""
+    """One document: mostly with a wrong shape somewhere, sometimes with wrong bytes."""
     if dice.random() < 0.08:
         return dice.choice(_WHOLE)
     value = copy.deepcopy(good)
@@ -75,7 +75,7 @@ def document(dice: Random, good: Any) -> bytes:
 
 
 def mangled(dice: Random, data: bytes) -> bytes:
-    """The same with some of its bytes lost, doubled or replaced."""
+    """The same with some of its bytes lost, duplicated or replaced."""
     for _ in range(dice.choice((1, 1, 2, 8))):
         at = dice.randrange(len(data) + 1)
         match dice.randrange(4):
@@ -96,7 +96,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _changed(dice: Random, value: Any) -> Any:
-    """One place of it is something else."""
+    """Replace one part of it with something else."""
     if isinstance(value, dict) and value and dice.random() < 0.85:
         key = dice.choice(list(value))
         match dice.randrange(8):

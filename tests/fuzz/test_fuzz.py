@@ -1,6 +1,6 @@
-"""Hostile input, from a seed: no traceback, nothing overwritten, and the rest of the fleet goes on.
+"""Hostile input, from a seed: no traceback, nothing overwritten, and the rest of the fleet continues.
 
-A slice of it runs with the other tests; `make soak` runs 10,000 of each. A failure names its seed:
+A part of it runs with the other tests; `make soak` runs 10,000 of each. A failure names its seed:
 `LLMC_FUZZ=tasks:1234 pytest tests/fuzz` runs that one alone.
 """
 
@@ -144,7 +144,7 @@ def config(grounds: Grounds, dice: Random) -> None:
             ("config", "get"),
         ):
             grounds.llmc(*argv)
-        assert path.read_bytes() == data, "nobody writes into a broken configuration"
+        assert path.read_bytes() == data, "a broken configuration is not written"
     finally:
         path.write_bytes(good)
 
@@ -163,7 +163,7 @@ def state(grounds: Grounds, dice: Random) -> None:
             grounds.llmc(*argv)
         before, said = path.read_bytes(), grounds.llmc("hold", "eve")
         if said.code:
-            assert path.read_bytes() == before, "who refuses writes nothing"
+            assert path.read_bytes() == before, "a refusal writes nothing"
         else:
             assert open_project(str(grounds.root)).store.worker("eve").held
     finally:
@@ -207,9 +207,7 @@ def inbox(grounds: Grounds, dice: Random) -> None:
     assert said.code == 0, said
     lines = (grounds.root / root_layout.EVENTS).read_bytes().split(b"\n")[-40:]
     rows = [json.loads(line) for line in lines if line]
-    assert [row for row in rows if f"{after}-2" in str(row.get("event"))], (
-        "the next event counts all the same"
-    )
+    assert [row for row in rows if f"{after}-2" in str(row.get("event"))], "the next event still counts"
     assert list(folder.glob("*-2.json")) == [], "and is done with"
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -220,7 +218,7 @@ def tasks(grounds: Grounds, dice: Random) -> None:
             (f"{number}.json", f"{number}.json", f"{dice.choice(_NAMES)}.json")
         )
         if os.path.lexists(path):
-            continue  # something odd perhaps, and to write into a FIFO blocks
+            continue  # something odd perhaps, and writing into a FIFO blocks
         data = mutate.document(dice, {**TASK, "id": path.stem if dice.random() < 0.9 else "1"})
         if dice.random() < 0.05:
             _odd(dice, path)
@@ -240,12 +238,12 @@ def tasks(grounds: Grounds, dice: Random) -> None:
             ("digest", "--json"),
         ):
             grounds.llmc(*argv)
-        assert _files(grounds.tasks) == before, "who looks changes nothing"
+        assert _files(grounds.tasks) == before, "a check changes nothing"
         queue = task_queue.open_queue(open_project(str(grounds.root)))
         taken = []
         while (found := queue.take_next("auto-1", ())) is not None and len(taken) < 9:
             taken.append(found[0].id)
-        assert "777" in taken, "the others go on"
+        assert "777" in taken, "the others continue"
         if dice.random() < 0.1:
             for argv in (("tasks", "requeue", "1"), ("tasks", "done", "1"), ("tasks", "approve", "1")):
                 grounds.llmc(*argv)
@@ -277,7 +275,7 @@ def ledger(grounds: Grounds, dice: Random) -> None:
         for argv in (("tasks", "list", "--json"), ("tasks", "show", "1", "--json"), ("digest", "--json")):
             said = grounds.llmc(*argv)
         assert path.read_bytes().startswith(before), "rows are only added"
-        assert "888" in grounds.llmc("tasks", "list").out, "a good row counts whatever is before it"
+        assert "888" in grounds.llmc("tasks", "list").out, "a good row counts whatever precedes it"
         if dice.random() < 0.1:
             said = grounds.llmc("tasks", "requeue", "1")
             assert path.read_bytes().startswith(before), said
@@ -287,9 +285,7 @@ def ledger(grounds: Grounds, dice: Random) -> None:
 
 def events(grounds: Grounds, dice: Random) -> None:
     path = grounds.root / root_layout.EVENTS
-    grounds.llmc(
-        "digest", "--json"
-    )  # what an earlier case left on the list of what needs a person goes now, with an event
+    grounds.llmc("digest", "--json")  # attention items left by an earlier case go now, with an event
     good = path.read_bytes()
     rows = [json.dumps(row).encode() for row in EVENTS]
     for _ in range(dice.choice((1, 2, 5))):
@@ -332,7 +328,7 @@ def plans(grounds: Grounds, dice: Random) -> None:
         grounds.llmc("goal", "list", "--json")
 
 
-#: they start agents, daemons or editors, wait for a person, or make roots
+#: they start agents, daemons or editors, wait for the user, or create roots
 NOT_CALLED = {
     "up",
     "overseer",
@@ -426,7 +422,7 @@ def test_hostile_input_at_length(grounds: Grounds, area: str) -> None:
 
 
 def _odd(dice: Random, path: Path) -> None:
-    """Something that is no file: it must not block, lead elsewhere, or fill the memory."""
+    """Something that is not a regular file: it must not block, lead elsewhere, or fill the memory."""
     path.unlink(missing_ok=True)
     match dice.randrange(5):
         case 0:

@@ -1,4 +1,4 @@
-"""An agent, scripted or real, in a pane of a private tmux server, and what it left behind: hooks, rows, status."""
+"""An agent, scripted or real, in a pane of a private tmux server, and what it leaves: hooks, rows, status."""
 
 import json
 import os
@@ -19,12 +19,12 @@ EVENTS = (
     *("SubagentStop", "PostCompact"),
 )
 
-# One file an event, written whole then renamed: a reader never sees half of one.
+# One file per event, written completely, then renamed: a reader never sees half of one.
 RECORD = 'f="$HOOKS/$(date +%s%N)-$$"; cat >"$f.part" && mv "$f.part" "$f.json"'
 
 
 class Pane:
-    """The agent and its surroundings, all under one temporary directory."""
+    """The agent and its surroundings, all in one temporary directory."""
 
     def __init__(
         self, root: Path, environ: dict[str, str] | None = None, program: Sequence[str] = SCRIPTED
@@ -54,7 +54,7 @@ class Pane:
         env = [f"{key}={value}" for key, value in self.env.items()]
         agent = [*self.program, "--dangerously-skip-permissions", "--settings", str(self.settings)]
         command = ["env", "-i", *env, *agent, *flags]
-        # A server that leaves with its last session may still be leaving when the next one is wanted.
+        # A server that exits with its last session may still be exiting when the next one is wanted.
         self.tmux("new-session", "-d", "-s", "a", "-x", "500", "-y", "100", "-c", str(self.cwd), *command, ";",
                   "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-s", "exit-empty", "off")  # fmt: skip
         if ready:
@@ -62,7 +62,7 @@ class Pane:
             self.wait_status("idle")
 
     def stop(self) -> None:
-        # One whose last session has ended is gone already.
+        # One whose last session has ended is already gone.
         env = {"PATH": self.env["PATH"], "TERM": self.env["TERM"]}
         subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, env=env)
         Path(f"/tmp/tmux-{os.getuid()}/{self.socket}").unlink(missing_ok=True)
@@ -93,7 +93,7 @@ class Pane:
         return self.tmux("capture-pane", "-p", "-t", "=a:")
 
     def story(self) -> str:
-        """How it looks, to tmux and to the kernel."""
+        """How it looks to tmux and to the kernel."""
         shown = self.tmux(
             "display-message", "-p", "-t", "=a:", "#{window_width}x#{window_height} #{pane_tty}"
         )
@@ -116,7 +116,7 @@ class Pane:
         return "\n".join([box[0][2:], *(line[2:] for line in box[1:])])
 
     def exit_code(self) -> int:
-        """tmux 3.3a sometimes misses the SIGCHLD of a pane and shows no code until its next child ends: give it one."""
+        """tmux 3.3a may miss a pane's SIGCHLD and show no code until its next child exits: give it one."""
         show = ("display-message", "-p", "-t", "=a:", "#{pane_dead_status}")
         wait_until(lambda: self.tmux("display-message", "-p", "-t", "=a:", "#{pane_dead}").strip() == "1")
         return int(wait_until(lambda: self.tmux("run-shell", "true", ";", *show).strip()))

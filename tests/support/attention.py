@@ -1,4 +1,4 @@
-"""The attention list, as each of its surfaces shows it."""
+"""The attention list, as each surface shows it."""
 
 import json
 from typing import Any
@@ -11,9 +11,9 @@ from tests.support.webhook import Webhook
 
 Item = dict[str, Any]
 
-#: everything on the list is told, whatever its kind
+#: every item sends a notification, whatever its kind
 TOLD_OF_ALL = {"notify.on": '["blocked", "waiting", "notice"]'}
-#: as by default, and what can wait besides
+#: as by default, plus items that can wait
 TOLD_OF_MORE = {"notify.on": json.dumps([*Notify().on, "waiting"])}
 
 
@@ -26,7 +26,7 @@ def flat(text: str) -> str:
 
 
 def on_every_surface(fleet: Fleet, *keys: str) -> dict[str, Item]:
-    """These items are in all four; and what those show is one list."""
+    """These items are on all four surfaces, which show the same list."""
     items = wait_until(lambda: if_all(listed(fleet), keys), 20, lambda: str(listed(fleet)) + fleet.story())
     report = fleet.llmc("digest", "--json").json
     assert {item["key"] for item in report["waiting"]} == {item["key"] for item in report["attention"]}
@@ -36,7 +36,7 @@ def on_every_surface(fleet: Fleet, *keys: str) -> dict[str, Item]:
         assert item["kind"] in KINDS
         assert item["since_unix"] > 0, key
         again = next(one for one in report["attention"] if one["key"] == key)
-        if item["kind"] == "disk":  # nobody knows since when
+        if item["kind"] == "disk":  # its start time is unknown
             again["since_unix"] = item["since_unix"]
         assert again == item, key
         words = flat(item["text"])[:40]

@@ -1,4 +1,4 @@
-"""Auto mode in the end-to-end tests: tasks, and the daemon at work on them."""
+"""Auto mode in the end-to-end tests: tasks, and the daemon that works on them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, tasks_of
 from tests.support.waiting import wait_until
 
-#: only what a test is about; the rest is as short as it can be
+#: only what a test is about; the rest is as short as possible
 QUICK = {"auto.limit_backoff_secs": "0.5", "auto.api_backoff_secs": "0.5"}
 
 
@@ -27,7 +27,7 @@ def task_dir(fleet: Fleet) -> Path:
 
 
 def add(fleet: Fleet, number: int, *lines: str, after: tuple[int, ...] = (), **metadata: Any) -> None:
-    """A task as a client writes it; `lines` are what the agent is told to do."""
+    """A task as a client writes it; `lines` are the agent's instructions."""
     task = {
         "id": str(number),
         "subject": f"Do {number}",
@@ -41,20 +41,20 @@ def add(fleet: Fleet, number: int, *lines: str, after: tuple[int, ...] = (), **m
 
 
 def put(fleet: Fleet, task: dict[str, Any]) -> None:
-    """A task as it is, new or changed."""
+    """Write a task as it is, new or changed."""
     if fleet.rows is not None:
         fleet.rows.put(task)
         return
     temp = task_dir(fleet) / f".{task['id']}.new"
     temp.write_text(json.dumps(task))
-    # Of a while ago: a young file may turn out to be a worker's, and would come after the others.
+    # Written a while ago: a new file may turn out to be a worker's, and would come after the others.
     then = time.time() - 60
     os.utime(temp, (then, then))
     temp.rename(task_dir(fleet) / f"{task['id']}.json")
 
 
 def remove(fleet: Fleet, number: int) -> None:
-    """A person takes a task out of the list."""
+    """The user removes a task from the list."""
     if fleet.rows is not None:
         fleet.rows.remove(str(number))
     else:
@@ -62,7 +62,7 @@ def remove(fleet: Fleet, number: int) -> None:
 
 
 def commit(number: int, more: str = "true") -> str:
-    """One commit of a file of the task's own."""
+    """One commit of the task's own file."""
     return f"@sh {more}; echo {number} > file-{number}; git add file-{number}; {COMMIT} 'Task {number}'"
 
 
@@ -80,12 +80,12 @@ def auto(fleet: Fleet) -> dict[str, Any]:
 
 
 def landed(fleet: Fleet) -> list[int]:
-    """The tasks on the default branch, in their order."""
+    """The tasks on the default branch, in order."""
     return [int(text.removeprefix("Task ")) for text in reversed(fleet.log()) if text.startswith("Task ")]
 
 
 def at_work(fleet: Fleet) -> dict[str, str]:
-    """Which task each worker is at."""
+    """Which task each worker has."""
     workers = state(fleet)["workers"]
     return {
         name: row["assignment"]["task_id"]
@@ -95,7 +95,7 @@ def at_work(fleet: Fleet) -> dict[str, str]:
 
 
 def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 40) -> Any:
-    """As wait_until; a failure tells the story."""
+    """Like wait_until; a failure tells the story."""
     try:
         return wait_until(probe, timeout_s)
     except AssertionError as error:
@@ -115,7 +115,7 @@ def statuses(fleet: Fleet) -> dict[str, str]:
 
 
 class Daemon:
-    """`llmc up --auto` in the foreground; what it says is in `said`."""
+    """`llmc up --auto` in the foreground; its output is in `said`."""
 
     def __init__(self, fleet: Fleet, *args: str, **env: str) -> None:
         self.fleet = fleet
@@ -130,11 +130,11 @@ class Daemon:
         return self.out.read_text()
 
     def ends(self, timeout_s: float = 40) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Its exit code, once it has exited by itself."""
         try:
             return self.process.wait(timeout_s)
         except TimeoutError as error:
-            raise AssertionError(f"the daemon runs on\n{self.said}\n{self.fleet.story()}") from error
+            raise AssertionError(f"the daemon is still running\n{self.said}\n{self.fleet.story()}") from error
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         os.kill(self.process.pid, number)

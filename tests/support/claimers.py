@@ -1,4 +1,4 @@
-"""A process that claims every task of a list as a daemon does, for another root than the others."""
+"""A process that claims every task of a list as a daemon does, for a root of its own."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from llmc.tasks.queue import TaskQueue
 
 
 def main(directory: str, ledger: str, result: str) -> None:
-    """Begins at a line on stdin; ends without having begun when there comes none."""
+    """Starts at a line on stdin; exits without starting if there is none."""
     queue = TaskQueue(ClaudeTasks(TaskFiles(Path(directory)), TaskLedger(Path(ledger))))
     Path(f"{result}-ready").touch()
     if not sys.stdin.readline():

@@ -1,4 +1,4 @@
-"""A context for a command that is looked at and not run."""
+"""A context for a command that is inspected and not run."""
 
 import click
 
@@ -6,6 +6,6 @@ from llmc.cli.app import cli
 
 
 def context(command: click.Command, **more: object) -> click.Context:
-    """With the settings of `llmc` itself: click keeps the help option that it makes for the first context, for all later ones."""
+    """With `llmc`'s own settings: click keeps the help option of the first context for all later ones."""
     settings = {**cli.context_settings, **command.context_settings, **more}
     return click.Context(command, **settings)

@@ -1,4 +1,4 @@
-"""For tests of containment: skipped, with the reason, where this machine cannot contain a program."""
+"""For containment tests: skipped, with the reason, where this machine cannot contain a program."""
 
 import json
 import os
@@ -22,7 +22,7 @@ needs_bubblewrap = pytest.mark.skipif(
 )
 
 
-#: of llmc, what runs beside a contained program
+#: the modules of llmc that run beside a contained program
 _RUNS_ALONE = (
     *("__init__.py", "launch.py", "base/__init__.py", "base/hosts.py"),
     *("sandbox/__init__.py", "sandbox/box_entry.py", "sandbox/proxy.py", "sandbox/reaching.py"),
@@ -37,10 +37,10 @@ def held(
     user: int | None = None,
     network: Network | None = None,
 ) -> "subprocess.Popen[str]":
-    """A program that the launcher holds, with `place` as its working directory, which it may write.
+    """A program that the launcher holds, with `place` as its writable working directory.
 
-    `user`: run it as this user, with a copy of llmc and the system's Python, because ours may be in a home that it
-    cannot read.
+    `user`: run it as this user, with a copy of llmc and the system's Python,
+    because ours may be in a home that this user cannot read.
     """
     assert platform.system() == "Linux"
     package, python = Path(launch.__file__).parent, sys.executable

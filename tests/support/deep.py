@@ -1,11 +1,11 @@
-"""Directories that an agent or a check may leave: deeper than a program calls itself, with paths too long to be opened."""
+"""Directories that an agent or a check may leave: too deep for recursion, with paths too long to open."""
 
 import os
 from pathlib import Path
 
 
 def nested(folder: Path, name: str, depth: int, *, mode: int = 0o755) -> None:
-    """Directories in each other, with a file and a link to `kept` in the innermost."""
+    """Nested directories, with a file and a link to `kept` in the innermost."""
     at = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=at)

@@ -1,4 +1,4 @@
-"""The ledger of a fleet in one file, for tests: every call is a transaction under a lock, across processes."""
+"""The ledger of a fleet in one file, for tests: each call is a transaction under a lock, across processes."""
 
 import fcntl
 import json
@@ -18,7 +18,7 @@ from llmc.records.landing_ledger import Entry
 
 
 class FileLedger:
-    """`claim` gives a task to a new holder, as the queue of a fleet does. A claim that it did not give is a later one."""
+    """`claim` gives a task to a new holder, like a fleet's queue. Any other claim counts as a later one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +102,7 @@ def _taken(file: int) -> bool:
 
 
 def _token(data: dict[str, Any], claim: str) -> int:
-    """A higher one for each claim that was not seen before."""
+    """A higher number for each new claim."""
     if claim not in data["claims"]:
         data["claims"].append(claim)
     return int(data["claims"].index(claim)) + 1

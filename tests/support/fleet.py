@@ -1,4 +1,4 @@
-"""A fleet in a temporary directory, driven through the public command line only."""
+"""A fleet in a temporary directory, driven only through the public command line."""
 
 import contextlib
 import json
@@ -30,19 +30,19 @@ from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
 from tests.support.waiting import answer_dialog, wait_until
 
-#: for `parametrize("fleet", ..., indirect=True)`: where the real client takes long and shows little more than elsewhere
+#: for `parametrize("fleet", ..., indirect=True)`: where the real client is slow and shows little more
 REAL_IN_SOAK = ["scripted", pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak])]
 #: and where other tests do the same with the scripted agent, and more
 SCRIPTED_IN_SOAK = [
     pytest.param("scripted", marks=pytest.mark.soak),
     pytest.param("claude", marks=pytest.mark.real_client),
 ]
-#: the new client alone in `make test`: it shows all that the scripted agent and an old client do
+#: only the new client in `make test`: it shows all that the scripted agent and an old client do
 NEW_CLIENT = [
     *SCRIPTED_IN_SOAK,
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
-#: the real clients, old and new, in `make soak` only: another test shows the same on the new one
+#: the real clients, old and new, only in `make soak`: another test shows the same on the new one
 CLIENTS_IN_SOAK = [
     "scripted",
     pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak]),
@@ -54,7 +54,7 @@ SANDBOX = os.environ.get("SANDBOX", "off")
 
 
 def in_soak(*values: object) -> list[Any]:
-    """For `parametrize`: these cases of a matrix are in `make soak`; the others show as much in `make test`."""
+    """For `parametrize`: cases of a matrix for `make soak`; the others show as much in `make test`."""
     return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
@@ -82,7 +82,7 @@ class Fleet:
         self.source = self.dir / "src"
         self.home = self.dir / "home"
         self.config_dir = self.dir / "claude"
-        #: what an agent leaves for the test, or waits for; a contained one sees nothing else beside its worktree
+        #: what an agent leaves for the test, or waits for; a contained one sees only this and its worktree
         self.marks = self.dir / "marks"
         self.env = self._environment(api)
         #: set in every root of this fleet
@@ -91,7 +91,7 @@ class Fleet:
         self._logs: dict[str, str] = {}
         self._told_before = 0
         self._rows_before: dict[Path, int] = {}
-        #: where its tasks and goals are, if it is a node
+        #: where its tasks and goals are stored, if it is a node
         self.rows: on_postgres.Rows | None = None
         for directory in (self.home, self.source, self.marks):
             directory.mkdir()
@@ -142,7 +142,9 @@ class Fleet:
         quotes: bool = False,
         **env: str,
     ) -> Result:
-        """Run a command; `code` is the exit code it must have (None: any). `quotes`: it shows another program's output."""
+        """Run a command; `code`: the expected exit code (None: any). `quotes`:
+        it shows another program's output.
+        """
         done = zygote.run(
             list(args), cwd=cwd or self.source, env={**self.env, **env}, stdin=stdin, timeout_s=timeout
         )
@@ -158,7 +160,7 @@ class Fleet:
         return (self.root / "config.toml").exists()
 
     def answered(self, text: bytes, *args: str) -> int:
-        """The exit code of a command at a terminal, where a person answers its question."""
+        """The exit code of a command on a terminal, where the user answers its question."""
         master, slave = pty.openpty()
         terminal = os.ttyname(slave)
         try:
@@ -177,7 +179,7 @@ class Fleet:
             os.close(slave)
 
     def on_terminal(self, *args: str, columns: int = 80, typed: bytes = b"") -> str:
-        """What a command shows on a terminal of so many columns, colours and all; `typed`: what a person answers."""
+        """What a command shows on a terminal that wide, with colors; `typed`: what the user answers."""
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (50, columns))
         env = {name: value for name, value in self.env.items() if name != "NO_COLOR"}
@@ -228,18 +230,18 @@ class Fleet:
         self.rows = on_postgres.Rows(node["fleet.database"])
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """Set options by the function that `llmc config set` has, without a process for each."""
+        """Set options with the function behind `llmc config set`, without a process for each."""
         for key, value in config.items():
             set_value(self.root / "config.toml", key, value)
 
     def new_case(self) -> "Fleet":
-        """For a fleet that several tests share: what happened before is out of sight of the next of them."""
+        """For a fleet that several tests share: hide earlier events from the next test."""
         self._told_before = max((int(row["seq"]) for row in self._events()), default=0)
         self._rows_before = {path: len(rows) for path, rows in self._transcripts()}
         return self
 
     def plant(self, files: Mapping[str, str], message: str = "A new case") -> None:
-        """A commit on the source's main branch with these files only, and nothing of what was there before."""
+        """A commit on the source's main branch with only these files, and nothing that was there before."""
         self.git("rm", "-rfq", "--ignore-unmatch", ".")
         for name, text in {"README.md": "sample\n", **files}.items():
             (self.source / name).write_text(text)
@@ -247,7 +249,9 @@ class Fleet:
         self.git("commit", "-q", "--allow-empty", "-m", message)
 
     def rest(self, *workers: str) -> None:
-        """After a test on a shared fleet, however it ended: these workers are idle, nobody holds them, they have no work."""
+        """After a test on a shared fleet, however it ended:
+        these workers are idle, not held, and without work.
+        """
         for name in workers:
             row = self.record(name)
             if row.get("held"):
@@ -260,7 +264,7 @@ class Fleet:
 
     def up(self, *args: str, cold: bool = False) -> None:
         """Start the daemon: as a fork, or `cold` as a program that imports everything itself."""
-        # Each fleet has a new root, but no new client: to try it every time would cost seconds.
+        # Each fleet has a new root but the same client: testing it every time would cost seconds.
         known = ("--no-canary",) if "--auto" in args else ()
         env: dict[str, Any] = {zygote.COLD: "1"} if cold else {}
         self.llmc("up", "--detach", *args, *known, **env)
@@ -270,7 +274,7 @@ class Fleet:
         return next(row for row in view["workers"] if row["name"] == worker)
 
     def record(self, worker: str) -> dict[str, Any]:
-        """A worker as state.json has it, without a process for each look."""
+        """A worker from state.json, without a process for each check."""
         return dict(json.loads((self.root / "state.json").read_text())["workers"][worker])
 
     def wait(self, worker: str, status: str, timeout: float = 30) -> dict[str, Any]:
@@ -280,7 +284,7 @@ class Fleet:
         return dict(result.json["worker"])
 
     def events(self, action: str | None = None) -> list[dict[str, Any]]:
-        """The event log, read by the function that `llmc events` has, without a process for each look."""
+        """The event log, read with the function behind `llmc events`, without a process for each check."""
         rows = (row for row in self._events() if int(row["seq"]) > self._told_before)
         return [row for row in rows if action in (None, row["action"])]
 
@@ -291,7 +295,7 @@ class Fleet:
         return [json.loads(line) for line in self.llmc("events", "--json").out.splitlines()]
 
     def log(self) -> list[str]:
-        """The subjects on the source's main branch, newest first; git is asked once for each commit there."""
+        """The subjects on the source's main branch, newest first; git runs once per commit there."""
         ref = self.source / ".git/refs/heads/main"
         commit = ref.read_text().strip() if ref.is_file() else self.git("rev-parse", "refs/heads/main")
         if commit not in self._logs:
@@ -316,7 +320,7 @@ class Fleet:
         return self.tmux("capture-pane", "-p", "-t", self.session(worker))
 
     def client_status(self, worker: str) -> str:
-        """What the agent says of itself in its status file."""
+        """What the agent reports in its status file."""
         return reader_of(self.agent).state(self._config_of(worker), self.pane_pid(worker)).status.value
 
     def status_file(self, worker: str) -> Path:
@@ -327,17 +331,17 @@ class Fleet:
         return found
 
     def agent_pid(self, worker: str) -> int:
-        """The process of an agent itself."""
+        """The process of the agent itself."""
         if not self.record(worker).get("contained"):
             return self.pane_pid(worker)
         return int((self.root / f".llmc/home/{worker}.pid").read_text().split()[0])
 
     def pane_pid(self, worker: str) -> int:
-        """The process of an agent; of a contained one, its holder."""
+        """The process of an agent; for a contained one, its holder."""
         return int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
 
     def answer_dialog(self, worker: str, key: str) -> None:
-        """What a person does with an open dialog."""
+        """What the user does with an open dialog."""
         answer_dialog(
             lambda: self.tmux("send-keys", "-t", self.session(worker), key),
             screen=lambda: self.screen(worker),
@@ -362,7 +366,7 @@ class Fleet:
 
     @contextmanager
     def frozen_daemon(self) -> Iterator[None]:
-        """The daemon stands still, as on a machine that is starved, and holds no lock that others wait for."""
+        """Freeze the daemon, as on a starved machine, but not while it holds a lock that others wait for."""
         pid = self.daemon_pid()
         wait_until(lambda: self._freeze(pid))
         try:
@@ -371,7 +375,7 @@ class Fleet:
             os.kill(pid, signal.SIGCONT)
 
     def _freeze(self, pid: int) -> bool:
-        """Stop the daemon; let it go on when it was caught with a lock."""
+        """Stop the daemon; let it continue if it was caught with a lock."""
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: process_state(pid) == "T")
         own = self.root / ".llmc/locks/daemon.lock"
@@ -386,7 +390,7 @@ class Fleet:
         wait_until(lambda: not is_alive(pid))
 
     def transcript_rows(self) -> list[dict[str, Any]]:
-        """Every row of every transcript the agents wrote."""
+        """Every row of every transcript that the agents wrote."""
         new = (rows[self._rows_before.get(path, 0) :] for path, rows in self._transcripts())
         return [json.loads(line) for rows in new for line in rows]
 
@@ -397,12 +401,12 @@ class Fleet:
         return [(path, path.read_text().rpartition("\n")[0].splitlines()) for path in files]
 
     def user_turns(self) -> list[str]:
-        """The prompts that began a turn, as the transcripts have them."""
+        """The prompts that started a turn, as recorded in the transcripts."""
         rows = [row for row in self.transcript_rows() if row.get("type") == "user"]
         return [text for row in rows if (text := _content(row))]
 
     def prompts_in_transcripts(self) -> list[str]:
-        """Every prompt the agent has taken: begun, or queued while it was busy."""
+        """Every prompt that the agent received: started, or queued while it was busy."""
         queued = [
             row.get("content", "")
             for row in self.transcript_rows()
@@ -424,7 +428,7 @@ class Fleet:
         return f"--- events\n{events}\n{screens}"
 
     def close(self) -> None:
-        """Kill whatever runs for this fleet: nobody needs its state any more, and an orderly `down` costs more than most tests."""
+        """Kill whatever runs for this fleet: its state is no longer needed, and a clean `down` is slow."""
         wait_until(self._kill_all)
         if self.rows is not None:
             self.rows.close()
@@ -433,7 +437,9 @@ class Fleet:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def _kill_all(self) -> bool:
-        """Whether nothing runs any more: what runs has this fleet's home in its environment, or is a fork with a lock."""
+        """Whether nothing is running: its processes have the fleet's home in their environment,
+        or are forks that hold a lock.
+        """
         mark = f"HOME={self.home}".encode()
         found = {pid for pid in _processes() if mark in _environment(pid)}
         found |= _holders(self.root / ".llmc/locks") - {os.getpid()}
@@ -448,7 +454,7 @@ def _processes() -> list[int]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What a process was started with; empty for one that has ended, and for another user's."""
+    """What a process was started with; empty for one that has exited, or is another user's."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

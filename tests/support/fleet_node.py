@@ -1,4 +1,7 @@
-"""The command `llmc` on a machine of a fleet, for tests: `python -m tests.support.fleet_node LEDGER REMOTE ROOT <arguments>`."""
+"""The command `llmc` on a machine of a fleet, for tests.
+
+Usage: `python -m tests.support.fleet_node LEDGER REMOTE ROOT <arguments>`.
+"""
 
 import sys
 from pathlib import Path

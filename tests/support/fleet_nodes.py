@@ -1,4 +1,4 @@
-"""Nodes of a fleet: roots with daemons of their own, over one bare repository and one database."""
+"""Nodes of a fleet: roots with their own daemons, one bare repository and one database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tests.support.plans import auto_config
 
 @contextmanager
 def fleet_of(names: tuple[str, ...], database: str, **config: str) -> Iterator[dict[str, Fleet]]:
-    """A node for each name; the first one's source is cloned to a bare repository that all land on."""
+    """A node for each name; the first one's source is cloned to a bare repository on which all land."""
     nodes = {name: Fleet("scripted") for name in names}
     try:
         first = next(iter(nodes.values()))
@@ -37,7 +37,7 @@ def in_root(node: Fleet, *command: str, code: int | None = 0) -> str:
 
 
 def up(node: Fleet, *args: str, code: int | None = 0) -> str:
-    """Start its daemon; what that printed."""
+    """Start its daemon; returns its output."""
     done = node.llmc("up", "--detach", "--auto", "--no-canary", *args, cwd=node.root, code=code)
     return done.out + done.err
 

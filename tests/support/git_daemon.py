@@ -1,4 +1,4 @@
-"""A git server on the loopback address, as a remote machine is: what a client leaves behind goes on there."""
+"""A git server on the loopback address, like a remote machine: what a client leaves behind runs on there."""
 
 import shutil
 import socket
@@ -39,7 +39,7 @@ class GitDaemon(threading.Thread):
                 self.children.append(child)
 
     def cut(self) -> None:
-        """Every connection breaks; the programs on this side go on."""
+        """Break every connection; the programs on this side keep running."""
         for connection in self.open:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

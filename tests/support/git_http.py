@@ -1,4 +1,4 @@
-"""A repository behind http and a password, on the loopback address: git's own http-backend behind a small server."""
+"""A repository behind http and a password, on loopback: git's http-backend behind a small server."""
 
 import base64
 import subprocess
@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 USER, PASSWORD = "per son", "s3cr@t/word"
-#: as they are written in a URL
+#: as written in a URL
 IN_URL = "per%20son:s3cr%40t%2Fword"
 
 
 class GitServer(ThreadingHTTPServer):
-    """Serves every repository below a directory; notes who had the password in its command line during a request."""
+    """Serves every repository below a directory; notes command lines that had the password in a request."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""A goal under fire: ticks and workers in processes of their own that are killed or fail at a named point, then go on."""
+"""A goal under fire: ticks and workers in processes that are killed or fail at a named point, then resume."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ POINTS = (
     "state.write",
     "state.replace",
 )
-#: a crash on the way of a word from its intent to its outcome; here the fleet needs a session, not played workers
+#: a crash between a message's intent and its outcome; here the fleet needs a session, not simulated workers
 SENDING = (
     *(
         f"submit.{name}:{side}"
@@ -39,24 +39,24 @@ SENDING = (
         for side in ("before", "after")
     ),
     *(f"goals.{name}:{side}" for name in ("dispatch", "outcome") for side in ("before", "after")),
-    # the state has it, and the log does not yet: each write that a word makes
+    # the state has it, but the log does not yet: each write of a message
     *(f"state.replace:after:{number}" for number in range(1, 5)),
 )
 LEAVES = 4
-#: as many as a goal of that size needs with everything that may go wrong
+#: enough for a goal of that size with everything that may go wrong
 MOST_ROUNDS = 150
 STEP_S = 100.0
 
 
 @dataclass
 class Run:
-    """One goal, its dice, and everything that was ever seen of its task files."""
+    """One goal, its dice, and everything ever seen of its task files."""
 
     directory: Path
     clock: Clock
     seed: int
     shop: Workshop = field(init=False)
-    #: by dispatch, the numbers of the files that were made for it
+    #: by dispatch, the numbers of the files made for it
     made: dict[str, set[str]] = field(default_factory=dict)
     struck: bool = False
 
@@ -83,7 +83,7 @@ class Run:
         raise AssertionError(f"not completed\n{self._story()}")
 
     def _in_a_process(self, fault: str) -> bool:
-        """A few ticks and steps of a worker; whether they came to their end."""
+        """A few ticks and steps of a worker; returns whether they completed."""
         child = FORK.Process(target=_work, args=(self, fault))
         child.start()
         child.join(60)
@@ -115,7 +115,7 @@ class Run:
         )
 
     def check(self) -> None:
-        """Nothing that was intended is lost, and nothing was done twice."""
+        """No intent is lost, and nothing was done twice."""
         self._note()
         view = self.shop.view
         sent = [d for a in view.assignments.values() for d in a.dispatch_history]
@@ -136,7 +136,7 @@ class Run:
         outcomes = Counter(row["dispatchId"] for row in self.shop.events("dispatch.ok"))
         assert all(count == 1 for count in outcomes.values()), outcomes
         assert set(asked) <= known
-        assert all(count == 1 for count in asked.values()), f"told twice: {asked}\n{self._story()}"
+        assert all(count == 1 for count in asked.values()), f"notified twice: {asked}\n{self._story()}"
 
     def _story(self) -> str:
         with self.shop.store.reading() as found:
@@ -146,7 +146,7 @@ class Run:
 
 
 def _work(run: Run, fault: str) -> None:
-    """In the child: its memory is gone when it ends."""
+    """In the child: its memory is gone when it exits."""
     faults._passed.clear()
     os.environ.pop("LLMC_FAULT", None)
     if fault:
@@ -163,20 +163,20 @@ def _work(run: Run, fault: str) -> None:
 
 
 def _has_struck(fault: str) -> bool:
-    """Also where the tick made an outcome of it."""
+    """Including one for which the tick recorded an outcome."""
     name, side, _, turn = fault.split(":")
     return faults._passed[name, side] >= int(turn)
 
 
 def _begin_again(shop: Workshop) -> None:
-    """As auto mode begins: what a worker had when its daemon died is given back."""
+    """As auto mode starts: what a worker had when its daemon died is released."""
     for claim in tuple(shop.source.books().claims.values()):
         shop.source.release(claim, "the daemon was gone")
     shop.source.settle()
 
 
 def _one_task(run: Run) -> None:
-    """A worker takes what comes, and does it, fails at it, or asks."""
+    """A worker takes the next task, and does it, fails, or asks."""
     shop = run.shop
     taken = shop.take()
     if taken is None:

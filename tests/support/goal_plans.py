@@ -1,4 +1,4 @@
-"""Plans for tests: valid ones at random, and an independent reading of a JSON schema."""
+"""Plans for tests: random valid ones, and an independent implementation of JSON Schema."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ def plan(*phases: Json, **goal: Any) -> Json:
 
 
 def nodes_of(plan: Plan, goal_id: str, now: float) -> tuple[Node, ...]:
-    """A plan as the records that are kept of it."""
+    """A plan as its stored records."""
     families = [("", plan.phases), *((node.id, node.children) for node, *_ in plan.walk())]
     found = [
         record_of(node, goal_id, parent, position, now)
@@ -43,7 +43,7 @@ def small_plan() -> Json:
 
 @st.composite
 def plans(draw: st.DrawFn, most: int = 3) -> Json:
-    """A plan in which everything waits only for what stands before it."""
+    """A plan in which every item waits only for earlier ones."""
     earlier: list[str] = []  # groups and leaves that are complete
 
     def made(kind: str, place: str) -> Json:
@@ -61,7 +61,7 @@ def plans(draw: st.DrawFn, most: int = 3) -> Json:
 
 
 def all_nodes(value: Json) -> list[tuple[Json, list[str]]]:
-    """Every node, with the ids above it."""
+    """Every node, with the ids of its ancestors."""
     found: list[tuple[Json, list[str]]] = []
 
     def walk(items: list[Json], above: list[str]) -> None:
@@ -88,7 +88,7 @@ def leaf_graph(value: Json) -> dict[str, set[str]]:
 
 
 def has_circle(waits: dict[str, set[str]]) -> bool:
-    """Whether taking away, again and again, what waits for nothing leaves something."""
+    """Whether something is left after repeatedly removing what waits for nothing."""
     left = {id: set(needed) for id, needed in waits.items()}
     while free := [id for id, needed in left.items() if not needed & left.keys()]:
         for id in free:
@@ -97,7 +97,7 @@ def has_circle(waits: dict[str, set[str]]) -> bool:
 
 
 def fits(value: Any, schema: Json) -> bool:
-    """Whether a value fits a schema, by the words of the JSON Schema specification."""
+    """Whether a value fits a schema, according to the JSON Schema specification."""
     types = {"object": dict, "array": list, "string": str, "boolean": bool}
     kind = schema.get("type")
     if kind == "integer":

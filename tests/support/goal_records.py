@@ -1,4 +1,4 @@
-"""Goals, plans and assignments for tests, with every field filled where that matters."""
+"""Goals, plans and assignments for tests, with every field set where that matters."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ WHERE = DeliveryContext(channel="inbox", to="ada", thread="t1", account="main")
 
 
 def full_change() -> Change:
-    """A goal with every field of every record set to something that is not its default."""
+    """A goal in which every field of every record differs from its default."""
     whole = goal(
         status=GoalStatus.PAUSED,
         priority=Priority.URGENT,

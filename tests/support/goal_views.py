@@ -1,4 +1,4 @@
-"""A goal in the middle of its work, for what shows one."""
+"""A goal with work in progress, for code that shows one."""
 
 from llmc.goals.model import (
     Anchor,
@@ -51,7 +51,7 @@ def _assignment(id: str, node: str, status: AssignmentStatus, **more: object) ->
 
 
 def half_done() -> GoalView:
-    """Two phases: one subtask done, one at work, one task blocked by a question, one that waits."""
+    """Two phases: one subtask done, one in progress, one task blocked by a question, one waiting."""
     goal = Goal(
         goal_id="goal_1",
         title="Orders can be paid *by card* <now>",
@@ -98,7 +98,7 @@ def half_done() -> GoalView:
 
 
 def crystallizations() -> list[Crystallization]:
-    """Of a finished subtask, of one at work (twice), of a node that a later plan removed, and of the goal."""
+    """For a finished subtask, one in progress (twice), a node that a later plan removed, and the goal."""
     return [
         Crystallization(
             crystallization_id="c3",

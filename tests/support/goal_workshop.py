@@ -1,4 +1,4 @@
-"""Goals below the command line: a real store, real task files and a real ledger, ticks by hand, and workers that are played."""
+"""Goals below the command line: a real store, task files and ledger, manual ticks, and simulated workers."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ LEAF = "S1.1.1"
 
 
 class Clock:
-    """The time that the runner and what it observes go by."""
+    """The time used by the runner and by what it observes."""
 
     def __init__(self, now: float = START) -> None:
         self.now = now
@@ -46,12 +46,12 @@ class Clock:
     def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         for module in (runner, signals, work, claiming, claude_files):
             monkeypatch.setattr(module, "now_unix", self)
-        monkeypatch.setattr(runner, "monotonic", self)  # else each step would be a jump of the clock
+        monkeypatch.setattr(runner, "monotonic", self)  # otherwise each step would look like a clock jump
         return self
 
 
 def project_in(directory: Path, **goals: Any) -> Project:
-    """A root with a task list, and no worker."""
+    """A root with a task list and no worker."""
     directory.mkdir(parents=True, exist_ok=True)
     config = Config(
         repo=Repo(source=str(directory)),
@@ -62,7 +62,7 @@ def project_in(directory: Path, **goals: Any) -> Project:
 
 
 class Workshop:
-    """One root; `leaves` of one task are what there is to do."""
+    """One root, with `leaves` leaves in one task."""
 
     def __init__(self, directory: Path, leaves: int = 1, **goals: Any) -> None:
         self.project = project_in(directory, **goals)
@@ -89,7 +89,7 @@ class Workshop:
         return self.runner.tick(self.project, "test")
 
     def pass_time(self, clock: Clock, seconds: float) -> list[str]:
-        """Ticks as often as a daemon makes them, and not so rarely that it would think it had slept."""
+        """Ticks as often as a daemon's, and often enough not to look like a sleep."""
         sent: list[str] = []
         until = clock.now + seconds
         while clock.now < until:
@@ -98,7 +98,7 @@ class Workshop:
         return sent
 
     def restarted(self) -> None:
-        """Nothing that was in memory is left."""
+        """Drop everything in memory."""
         self.runner = Runner(self.project)
 
     def tasks(self) -> dict[str, Task]:
@@ -108,7 +108,7 @@ class Workshop:
         return TaskQueue(self.source)
 
     def take(self, worker: str = "auto-1") -> tuple[Task, Claim] | None:
-        """As auto mode takes it."""
+        """Take the task as auto mode does."""
         return self.queue().take_next(worker, ())
 
     def complete(self, claim: Claim) -> None:

@@ -1,5 +1,5 @@
-"""A small world for the goals' rules: workers that finish, fall silent, fail or ask; deliveries that get lost, come
-late or twice; and a process that can be killed between any two steps. Seeded, without any I/O.
+"""A small world for the goals' rules: workers that finish, go silent, fail or ask; deliveries that get lost,
+or arrive late or twice; and a process that can be killed between any two steps. Seeded, without any I/O.
 """
 
 import random
@@ -35,12 +35,12 @@ from llmc.goals.model import (
 from llmc.goals.plan.plan import Shape, shape_of
 
 START = 1_000_000.0
-#: how long a person does not look into the inbox unasked
+#: how long the user does not check the inbox without being asked
 INBOX_S = 40_000.0
 
 
 def plan(phases: int, tasks: int, subtasks: int, *, chained: bool = True) -> dict[str, Node]:
-    """A plan of that size; chained, each phase waits for the one before, and each second subtask for the first."""
+    """A plan of that size; if chained, phases wait for the previous one, second subtasks for the first."""
     nodes: dict[str, Node] = {}
 
     def add(node_id: str, kind: NodeKind, parent: str, position: int, deps: tuple[str, ...] = ()) -> None:
@@ -74,7 +74,7 @@ def goal(**fields: object) -> Goal:
 
 
 def applied(view: GoalView, change: Change) -> GoalView:
-    """The store's part: all of a change."""
+    """The store's part: the whole change."""
     return GoalView(
         change.goal or view.goal,
         {**view.nodes, **{node.node_id: node for node in change.nodes}},
@@ -99,12 +99,12 @@ def rolled_up(view: GoalView, shape: Shape, now: float) -> GoalView:
 
 
 class Killed(Exception):
-    """The process ended here."""
+    """The process died here."""
 
 
 @dataclass
 class Job:
-    """One run of a leaf, begun by one dispatch."""
+    """One run of a leaf, started by one dispatch."""
 
     dispatch_id: str
     assignment_id: str
@@ -136,16 +136,16 @@ class Habits:
     refused: float = 0.0
     doubled: float = 0.0
     killed: float = 0.0
-    #: a person pauses the goal, or lets it go on
+    #: the user pauses or resumes the goal
     paused: float = 0.0
-    #: a worker reports, truly or not
+    #: a worker reports, truthfully or not
     reports: float = 0.0
     person_after: float = 3_000.0
 
 
 @dataclass
 class World:
-    """The store, the workers, and what was counted."""
+    """The store, the workers, and the counters."""
 
     view: GoalView
     policy: Policy
@@ -158,11 +158,11 @@ class World:
     jobs: dict[str, Job] = field(default_factory=dict)
     crystals: dict[str, Crystallization] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    #: how often a leaf was begun by somebody, and how often each dispatch had an effect
+    #: how often each leaf was started, and how often each dispatch had an effect
     begun: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     told: list[tuple[float, str, str]] = field(default_factory=list)
-    #: dispatches since the last progress, by assignment; the most there ever were
+    #: dispatches since the last progress, by assignment; the maximum ever
     spent: Counter[str] = field(default_factory=Counter)
     most_spent: int = 0
     questions: Counter[str] = field(default_factory=Counter)
@@ -175,7 +175,7 @@ class World:
     kill_at: int = 0
     numbers: int = 0
     asked_samples: int = 0
-    #: last tick that went through while the goal was active; a stall may be found so much later as others were lost
+    #: last complete tick while the goal was active; lost ticks delay finding a stall by as much
     ticked: float = START
     finding_times: list[float] = field(default_factory=list)
 
@@ -233,7 +233,7 @@ class World:
             job.state, job.ended = Run.ENDED, self.now
 
     def _rest(self, job: Job) -> None:
-        """One that stopped goes on when it is spoken to, unless it is deaf."""
+        """A stopped worker continues when it gets a message, unless it is deaf."""
         if job.dispatch_id in self.nudged and job.behaviour == "silent":
             self.nudged.discard(job.dispatch_id)
             job.state, job.ended, job.behaviour, job.wrote = Run.IN_FLIGHT, None, "finish", self.now
@@ -279,7 +279,7 @@ class World:
     # --- the tick
 
     def tick(self) -> Decided | None:
-        """One tick as the runner does it; a kill ends it wherever it is."""
+        """One tick as the runner does it; a kill ends it anywhere."""
         self.now += self.policy.tick_every_s
         self.live()
         self.answer()
@@ -328,13 +328,13 @@ class World:
             raise Killed
 
     def check_same_again(self, signals: dict[str, Signals]) -> None:
-        """The same facts at the same time want nothing more."""
+        """The same facts at the same time require nothing more."""
         again = self.decide(signals)
         assert again.change.is_empty(), (again.change.events, again.actions)
         assert not again.actions
 
     def check_until_due(self) -> None:
-        """Without new facts nothing is to be done before the time that was named."""
+        """Without new facts there is nothing to do before the named time."""
         signals = self.look(frozenset(self.view.assignments))
         decided = self.decide(signals)
         if not decided.change.is_empty():
@@ -344,7 +344,7 @@ class World:
             assert self.decide(signals, max(at, self.now)).change.is_empty(), (at, due)
 
     def keep(self, change: Change) -> None:
-        """The store takes a change, and what is counted is counted."""
+        """The store takes a change, and the counters are updated."""
         before = self.view.assignments
         self.view = rolled_up(applied(self.view, change), self.shape, self.now)
         self.events.extend(change.events)
@@ -379,7 +379,7 @@ class World:
         self.most_spent = max(self.most_spent, self.spent[name])
 
     def _check_stall(self, event: Event) -> None:
-        """Nobody who stirs is called stalled; who does not is found in time."""
+        """No active worker is called stalled; a silent one is found in time."""
         one = self.view.assignments[event.assignment_id]
         job = self.job_of(one)
         if not event.data["reason"].startswith("no activity") or job is None:
@@ -396,7 +396,7 @@ class World:
     # --- the actions
 
     def perform(self, action: Action) -> tuple[Result, str]:
-        """Do it, or not, and say what became of it, or not; a dispatch id has an effect once."""
+        """Do it, or not, and report the result, or not; a dispatch id has an effect once."""
         chance = self.rng.random()
         habits = self.habits
         if chance < habits.lost:
@@ -436,7 +436,7 @@ class World:
             self.nudged.add(job.dispatch_id)
 
     def answer(self) -> None:
-        """A person answers what they were told a while ago, or, where no message came through, found in the inbox."""
+        """The user answers a question they were told about, or, if that was lost, found in the inbox."""
         inbox = [(one.updated_at + INBOX_S, name, "") for name, one in self.view.assignments.items()]
         for at, name, _ in (*self.told, *inbox):
             one = self.view.assignments[name]
@@ -445,7 +445,7 @@ class World:
                 self.keep(sent_again(self.view, name, "Take A.", self.now))
 
     def pause(self) -> None:
-        """A person changes their mind."""
+        """The user changes their mind."""
         turned = {GoalStatus.ACTIVE: GoalStatus.PAUSED, GoalStatus.PAUSED: GoalStatus.ACTIVE}
         wanted = turned.get(self.view.goal.status)
         often = 0.3 if wanted is GoalStatus.ACTIVE else self.habits.paused
@@ -453,14 +453,14 @@ class World:
             self.keep(Change(goal=replace(self.view.goal, status=wanted)))
 
     def report(self, job: Job) -> tuple[Report, ...]:
-        """What a worker says of itself; its words differ from one time to the next, or do not."""
+        """What a worker reports; its words may differ from one time to the next."""
         if job.state is not Run.IN_FLIGHT or self.rng.random() >= self.habits.reports:
             return job.reports
         said = self.rng.choice((Claim.IN_PROGRESS, Claim.BLOCKED, Claim.DONE))
         return (*job.reports, Report(self.now, Update(status=said, summary=f"word {self.rng.randrange(4)}")))
 
     def habits_of_answered(self, one: Assignment) -> None:
-        """What a person looked into works from now on."""
+        """What the user looked into works from now on."""
         job = self.job_of(one)
         if job is not None and job.behaviour == "deaf":
             job.behaviour = "silent"
@@ -468,7 +468,7 @@ class World:
     # --- the end
 
     def run(self, ticks: int) -> int:
-        """Tick until the goal is completed and nothing is owed; how many ticks that took."""
+        """Tick until the goal is completed and nothing is pending; returns the number of ticks."""
         for number in range(ticks):
             self.tick()
             if self.view.goal.status is GoalStatus.COMPLETED and not any(self.owed()):

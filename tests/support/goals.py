@@ -1,4 +1,4 @@
-"""Goals in the end-to-end tests: plans that the scripted agent can follow, and the fleet that is driven through them."""
+"""Goals in the end-to-end tests: plans that the scripted agent can follow, and the fleet that runs them."""
 
 import json
 import shlex
@@ -45,7 +45,7 @@ def commit(number: int, more: str = "true") -> str:
 def plan(
     *phases: list[list[Mapping[str, Any]]], deps: Mapping[str, list[str]] | None = None
 ) -> dict[str, Any]:
-    """Phases of tasks of subtasks, numbered by their places; each phase waits for the one before."""
+    """Phases of tasks of subtasks, numbered by position; each phase waits for the previous one."""
     made = []
     for p, tasks in enumerate(phases, 1):
         phase: dict[str, Any] = {"id": f"P{p}", "name": f"Phase {p}", "objective": "o", "acceptance": ["a"]}
@@ -74,7 +74,7 @@ def _find(phases: list[dict[str, Any]], node_id: str) -> dict[str, Any]:
 
 
 def planner(fleet: Fleet, made: Mapping[str, Any]) -> str:
-    """A command that plans: it prints this."""
+    """A planner command that prints this."""
     path = fleet.dir / "plan.json"
     path.write_text(json.dumps(made))
     return f"cat > {shlex.quote(str(fleet.dir / 'planner.in'))}; cat {shlex.quote(str(path))}"
@@ -95,7 +95,7 @@ def status(fleet: Fleet, goal_id: str) -> str:
 
 
 def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 60) -> Any:
-    """As that of auto mode, but a look costs a process: a few in a second are enough."""
+    """Like auto mode's, but each check costs a process: a few per second are enough."""
 
     def look() -> Any:
         found = probe()
@@ -118,14 +118,14 @@ def store(fleet: Fleet) -> AnyGoalStore:
 
 
 def wait_status(fleet: Fleet, goal_id: str, wanted: str = "completed", timeout_s: float = 60) -> None:
-    """Read from the store, without a process for each look; the command says the same in the end."""
+    """Read from the store, without a process for each check; the command says the same in the end."""
     goals = store(fleet)
     wait_for(fleet, lambda: goals.view(goal_id).goal.status == wanted, timeout_s)
     assert status(fleet, goal_id) == wanted
 
 
 def wait_questions(fleet: Fleet, timeout_s: float = 60) -> list[dict[str, Any]]:
-    """What is in the inbox, once a person was asked."""
+    """What is in the inbox, once the user was asked."""
 
     def asked() -> Any:
         return fleet.events("goal_asked") and fleet.llmc("overseer", "inbox", "--json").json["questions"]
@@ -139,7 +139,7 @@ def events(fleet: Fleet, kind: str) -> list[dict[str, Any]]:
 
 
 def parts(fleet: Fleet) -> list[int]:
-    """The parts on the default branch, in their order."""
+    """The parts on the default branch, in order."""
     return [int(text.removeprefix("Part ")) for text in reversed(fleet.log()) if text.startswith("Part ")]
 
 

@@ -1,4 +1,4 @@
-"""The scripted agent behind a terminal that is late: while a file is there, nothing new is drawn, but keys are read."""
+"""The scripted agent behind a slow terminal: while a file exists, nothing new is drawn, but keys are read."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from llmc.agents.scripted.screen import Terminal
 
 
 def write(program: Path, frozen: Path) -> None:
-    """A program for LLMC_AGENT; the file `frozen` keeps its screen as it is."""
+    """A program for LLMC_AGENT; the file `frozen` freezes its screen."""
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
         f"from tests.support.late_screen import run\nrun({str(frozen)!r})\n"

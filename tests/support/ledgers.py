@@ -1,4 +1,4 @@
-"""The ledger of landings in PostgreSQL, with what a test does to it; and what such a ledger has in common with others."""
+"""The ledger of landings in PostgreSQL, with what tests do to it; and what ledgers have in common."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,15 +20,15 @@ on conflict (list, id) do update set claim = excluded.claim returning claim"""
 
 class AnyLedger(LandingLedger, Protocol):
     def claim(self, task: TaskKey) -> str:
-        """Give a task to a new holder, as the queue of a fleet does."""
+        """Give a task to a new holder, as a fleet's queue does."""
         ...
 
     def gone(self) -> AbstractContextManager[None]:
-        """It does not answer meanwhile."""
+        """Do not answer in the meantime."""
         ...
 
     def in_child(self) -> None:
-        """In a process that was forked: share no connection with its parent."""
+        """In a forked process: share no connection with the parent."""
         ...
 
 
@@ -58,7 +58,7 @@ class PostgresLedger(Landings):
 
     @contextmanager
     def other(self) -> "Iterator[PostgresLedger]":
-        """The same ledger, as another process has it."""
+        """The same ledger, as another process sees it."""
         made = PostgresLedger(self.url, self.lease_s)
         try:
             yield made

@@ -59,13 +59,13 @@ CRASH = (
 
 @dataclass(frozen=True)
 class Request:
-    """What is remembered of one request."""
+    """What is remembered about one request."""
 
     method: str
     path: str
     session: str = ""
     model: str = ""
-    side: str = ""  # why this is no turn: `json`, `text`; empty for a turn
+    side: str = ""  # why this is not a turn: `json`, `text`; empty for a turn
     tools: tuple[str, ...] = ()
     prompt: str = ""  # the latest prompt of the turn
     retry: int = 0
@@ -107,7 +107,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Turn:
-    """The prompts that the running turn has to work off, and how far it is."""
+    """The prompts that the running turn has to process, and its progress."""
 
     prompts: tuple[Prompt, ...]
     earlier: tuple[Prompt, ...]
@@ -115,7 +115,7 @@ class Turn:
 
 
 def read_prompts(messages: list[Json]) -> list[Prompt]:
-    """Everything the user said, oldest first, without what the client adds by itself."""
+    """Everything the user said, oldest first, without the client's own additions."""
     found: list[Prompt] = []
     replies = 0
     for index, message in enumerate(messages):
@@ -146,8 +146,8 @@ def _blocks(message: Json) -> list[Json]:
 def current_turn(messages: list[Json], failed: set[tuple[int, str]]) -> Turn:
     """The turn that this request belongs to.
 
-    Messages queued until a turn's end start the next one together, in one user message; prompts that failed
-    stay there too, in front of the next one, and are not to be played again.
+    Messages queued until a turn's end start the next one together, in one user message; failed prompts stay
+    there, too, in front of the next one, and must not be played again.
     """
     found = read_prompts(messages)
     starts = [prompt.message for prompt in found if not prompt.folded]
@@ -161,7 +161,7 @@ def current_turn(messages: list[Json], failed: set[tuple[int, str]]) -> Turn:
 
 
 def next_reply(turn: Turn) -> Reply:
-    """What the assistant says now: one directive that needs a message, with the `@say` and `@sleep` before it."""
+    """The next assistant message: one directive that needs one, with the `@say` and `@sleep` before it."""
     todo: list[Step] = []
     earlier = [prompt.text for prompt in turn.earlier]
     for prompt in turn.prompts:
@@ -172,10 +172,11 @@ def next_reply(turn: Turn) -> Reply:
 
 
 def structured_reply(turn: Turn) -> Reply:
-    """What a request with a schema is answered: the JSON that the prompt itself asks for, and nothing after that.
+    """The answer to a request with a schema: the JSON that the prompt asks for, and nothing else.
 
-    A line `@json {..}` is the first answer. A prompt that sends an answer back gets the one of `@json-repaired {..}`,
-    if it has such a line. `@json-status 529` fails instead. Without any of them the answer is text, which fits no schema.
+    A line `@json {..}` is the first answer. A prompt that sends an answer back gets that of `@json-repaired
+    {..}`, if it has such a line. `@json-status 529` fails instead.
+    Without any of them the answer is text, which fits no schema.
     """
     prompt = turn.prompts[-1].text if turn.prompts else ""
     found = {match["name"]: match["json"] for match in _JSON_LINE.finditer(prompt)}
@@ -333,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(body, reply, tokens)
 
     def _client_stays(self, seconds: float | None) -> bool:
-        """Wait that long (None: for ever); False once the client has hung up or the server closes."""
+        """Wait that long (None: forever); False once the client has hung up or the server closes."""
         end = None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
             slice_s = 0.05 if end is None else max(0.0, min(0.05, end - time.monotonic()))
@@ -374,7 +375,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _error(self, status: int, text: str, retry_after_s: int = 0) -> None:
         error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": text}
-        headers = {"x-should-retry": "false"}  # without it the client tries ten times, for three minutes
+        headers = {"x-should-retry": "false"}  # without it the client retries ten times, for three minutes
         if retry_after_s:
             headers["retry-after"] = str(retry_after_s)
         self._json({"type": "error", "error": error}, status, headers)
@@ -450,13 +451,13 @@ class LoopbackApi:
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked so far, oldest first."""
+        """The requests so far, oldest first."""
         with self._server.lock:
             return list(self._server.requests)
 
     @property
     def failures(self) -> list[str]:
-        """Tracebacks of requests that this server could not answer: always a fault of the test or of this file."""
+        """Tracebacks of requests that this server could not answer: a bug in the test or in this file."""
         return list(self._server.failures)
 
     def __enter__(self) -> Self:

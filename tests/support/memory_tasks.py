@@ -1,4 +1,4 @@
-"""Tasks in memory: a source like any other, for tests. No task is in a file, and the books are a list of rows."""
+"""Tasks in memory: a source like any other, for tests. No task is in a file; the books are a list of rows."""
 
 import os
 import threading
@@ -54,7 +54,7 @@ class MemoryTasks(TaskSource):
         return self._name
 
     def put(self, key: TaskKey, task: Task | None) -> None:
-        """As an edit from outside: nobody asked llmc."""
+        """Like an edit from outside, without llmc."""
         with self._lock:
             if task is None:
                 self._tasks.pop(key, None)

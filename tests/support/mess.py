@@ -1,4 +1,4 @@
-"""Every way to have work in a worktree, and the proof that all of it can still be reached."""
+"""Every way to have work in a worktree, and the proof that all of it is still reachable."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.support.fleet import Fleet
 
 
 def make_mess(fleet: Fleet, worker: str, mark: str) -> dict[str, str]:
-    """A commit, and staged, changed, untracked and ignored files; what -> its blob or commit id."""
+    """A commit, and staged, changed, untracked and ignored files; maps each to its blob or commit id."""
     tree = fleet.worktree(worker)
     (tree / "committed.txt").write_text(f"committed {mark}\n")
     fleet.git("add", "committed.txt", cwd=tree)
@@ -24,7 +24,7 @@ def make_mess(fleet: Fleet, worker: str, mark: str) -> dict[str, str]:
 
 
 def lost(fleet: Fleet, wanted: dict[str, str]) -> list[str]:
-    """What no ref of the root's clone leads to any more."""
+    """What no ref of the root's clone reaches anymore."""
     reachable = fleet.git("rev-list", "--objects", "--all", cwd=fleet.root)
     known = {line.split(" ")[0] for line in reachable.splitlines()}
     return [what for what, object_id in wanted.items() if object_id not in known]

@@ -1,4 +1,4 @@
-"""Machines of a fleet: each has a user's own checkout, a root on it, and a worker; they share a remote and a ledger."""
+"""Machines of a fleet: each has a checkout, a root on it, and a worker; they share a remote and a ledger."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ class Node:
         return undo.undo(self.project, undo.target(self.project).commit, lambda *_: "")
 
     def killed(self, fault: str, act: str = "accept") -> bool:
-        """Do it in a process that kills itself at a fault point; whether it got there."""
+        """Do it in a process that kills itself at a fault point; returns whether it got there."""
         _, status = os.waitpid(self.started(act, fault), 0)
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 

@@ -16,13 +16,13 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-#: version -> what npm's registry says of the package's archive
+#: version -> what npm's registry says about the package's archive
 INTEGRITY = {
     "2.1.197": "rIlKmrY0QMyHgPRX/MYWNj039vbypICvI9jVe3rs9Xy2RnNklySjyPxqh62QadznzoftEO23uYQ1tFePcQ//bg==",
 }
 PACKAGE = "@anthropic-ai/claude-code-linux-x64"
 FETCH_S = 170
-#: as they were before the tests made traps of them: npm finds its registry by its own settings
+#: as they were before the tests turned them into traps: npm finds its registry by its own settings
 _ENVIRONMENT = dict(os.environ)
 
 
@@ -31,11 +31,11 @@ AXE_INTEGRITY = "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkS
 
 
 class Unavailable(Exception):
-    """The package cannot be had here; the text says why."""
+    """The package is not available here; the text says why."""
 
 
 def find_npm_client(version: str) -> Path:
-    """The program of this version, fetched if it is not there yet."""
+    """The program of this version, fetched if needed."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise Unavailable(f"the client {version} is fetched for Linux on x86_64 only")
     return _find(f"claude-{version}", f"{PACKAGE}@{version}", INTEGRITY[version], "claude")
@@ -47,7 +47,7 @@ def find_axe() -> Path:
 
 
 def _find(name: str, package: str, integrity: str, member: str) -> Path:
-    """A file of a package, fetched if it is not there yet."""
+    """A file of a package, fetched if needed."""
     folder = _cache() / name
     wanted = folder / member
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A client that is broken in ways a test chooses: the scripted agent behind a wrapper, under the real client's name."""
+"""A client broken in ways a test chooses: a wrapped scripted agent under the real client's name."""
 
 import os
 import sys

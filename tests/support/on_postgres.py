@@ -1,6 +1,6 @@
-"""The tests of auto mode and goals a second time: with LLMC_TEST_POSTGRES=1, each root is a node of a database of its own.
+"""The tests of auto mode and goals on PostgreSQL: with LLMC_TEST_POSTGRES=1, each root is a node.
 
-A test about a root that works alone has one of the marks below, and is left out then.
+Each root has its own database. A test about a root that works alone has a mark (see below), and is skipped.
 """
 
 import functools
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 SWITCH = "LLMC_TEST_POSTGRES"
 NODE = "one"
-#: a person pushes what they commit: all nodes land there
+#: users push what they commit: all nodes land there
 PUSH = "#!/bin/sh\nexec git push -q {remote} main\n"
 
-# What is left out, and why
+# What is skipped, and why
 TASK_FILES = pytest.mark.alone("task files, as people and agents write them")
 SHARED_FILES = pytest.mark.alone("one list of files for several roots, and for the agents")
 CHECKOUT = pytest.mark.alone("it lands on a checkout that is in use; a node lands on the remote")
@@ -56,7 +56,7 @@ def config(fleet: "Fleet") -> dict[str, str]:
 
 
 def bare(folder: Path) -> Project:
-    """A root without its files: alone, or with the switch as a node."""
+    """A root without its files: standalone, or a node with the switch."""
     made = bare_project(Root(folder))
     if is_on():
         fleet = replace(made.config.fleet, database=_database_of(folder), node=NODE)
@@ -73,7 +73,7 @@ def _database_of(folder: Path) -> str:
 
 
 class Rows:
-    """What a node has in its database, seen from beside it."""
+    """What a node has in its database, seen from outside."""
 
     def __init__(self, url: str, list_name: str = "plan") -> None:
         self._url = url
@@ -91,7 +91,7 @@ class Rows:
         return {task_id: _as_file(task) for task_id, task in self._tasks.listing().tasks.items()}
 
     def put(self, raw: dict[str, Any]) -> None:
-        """A new task, or what a person makes of one."""
+        """A new task, or the user's change to one."""
         task = parse(raw["id"], raw)
         if not self._tasks.insert(task, "a person"):
             self._tasks.edit(self._tasks.key(task.id), lambda _: task)
@@ -103,7 +103,7 @@ class Rows:
         return self._tasks.where(self._tasks.key(task_id))
 
     def ledger(self) -> list[dict[str, Any]]:
-        """The entries that the file of a root that works alone has too."""
+        """The entries that the file of a standalone root has, too."""
         with psycopg.connect(self._url, row_factory=dict_row) as db:
             found = db.execute(
                 "select extract(epoch from at)::float8 as ts, worker, list, task, action, claim, details"

@@ -1,4 +1,4 @@
-"""One leaf of a goal under the rules, step by step: what is decided is kept, and what became of it is told."""
+"""One leaf of a goal under the rules, step by step: decisions are stored, and their outcomes reported."""
 
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
@@ -12,7 +12,7 @@ from tests.support.goal_world import START, applied, goal, plan
 
 
 class OneLeaf:
-    """The world with a single leaf, S1.1.1, in which a test says what is observed."""
+    """The world with a single leaf, S1.1.1, in which the test says what is observed."""
 
     def __init__(self, policy: Policy | None = None, *, kept: Goal | None = None, **fields: object) -> None:
         self.policy = policy or Policy()
@@ -35,10 +35,10 @@ class OneLeaf:
         self.crystals.update({crystal.work_node_id: crystal for crystal in change.crystallizations})
 
     def look(self, seen: Signals | None = None, *, after: float = 0.0, **more: object) -> list[str]:
-        """Time goes on, something is seen, and it is decided; the purposes of the actions."""
+        """Time passes, something is observed, and a decision is made; returns the purposes of the actions."""
         self.now += after
         if seen is not None:
-            # a test may give the bare words: then they were said just now
+            # a test may pass only the words: then they were said just now
             said = tuple(r if isinstance(r, Report) else Report(self.now, r) for r in seen.reports)
             seen = replaced(seen, reports=said)
         signals = dict.fromkeys(self.view.assignments, seen) if seen is not None else {}
@@ -55,12 +55,12 @@ class OneLeaf:
         return [action.purpose for action in self.decided.actions]
 
     def ended(self, result: Result = Result.ACCEPTED, run_id: str = "") -> None:
-        """What became of the actions of the last look."""
+        """The outcome of the last actions."""
         for action in self.decided.actions:
             self.keep(outcome(self.view, action.dispatch_id, result, self.now, self.policy, run_id=run_id))
 
     def begin(self) -> "OneLeaf":
-        """The work is sent, accepted, and taken by a worker, at the start of time."""
+        """The work is sent, accepted, and taken by a worker, at time zero."""
         assert self.look() == ["work"]
         self.ended(run_id="17")
         return self
@@ -78,7 +78,7 @@ class OneLeaf:
 
 
 def seen(**fields: object) -> Signals:
-    """A session that is there and says nothing: its turn has ended."""
+    """A session that exists and says nothing: its turn is over."""
     kept: dict[str, object] = {
         "run_id": "17",
         "run": Run.ENDED,

@@ -1,7 +1,7 @@
-"""In which order the workers of pytest-xdist run the tests, so that all of them end at the same time.
+"""The order in which pytest-xdist's workers run the tests, so that all of them finish at the same time.
 
-Each begins with a part of the list, from its front, and one that has nothing left takes from the end of another's.
-So every part begins with its share of the slow files, and what is left at the end is short.
+Each worker starts at the front of its part of the list; an idle one takes tests from the end of another's. So
+every part starts with its share of the slow files, and what is left at the end is short.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def in_parts(kinds: Iterable[Iterable[tuple[int, Sequence[T]]]], quick: Sequence[T], count: int) -> list[T]:
-    """Kinds of files, the slowest first, and single tests: as one list that is cut into `count` parts of one length.
+    """Kinds of files, the slowest first, and single tests: one list that is cut into `count` equal parts.
 
     Each file has a weight among those of its kind, and stays whole.
     """
@@ -30,7 +30,7 @@ def in_parts(kinds: Iterable[Iterable[tuple[int, Sequence[T]]]], quick: Sequence
 
 
 def _spread(files: Iterable[tuple[int, Sequence[T]]], shares: list[list[T]]) -> None:
-    """Add the files to the shares: the heaviest first, each where there is least of them."""
+    """Add the files to the shares: the heaviest first, each to the lightest share."""
     totals = [0] * len(shares)
     for weight, tests in sorted(files, key=lambda file: file[0], reverse=True):
         least = totals.index(min(totals))
@@ -39,6 +39,6 @@ def _spread(files: Iterable[tuple[int, Sequence[T]]], shares: list[list[T]]) -> 
 
 
 def by_file(names: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """The files of these tests, each with where its tests are in the list."""
+    """The files of these tests, each with the positions of its tests in the list."""
     found = groupby(enumerate(names), key=lambda pair: pair[1].partition("::")[0])
     return [(file, [at for at, _ in pairs]) for file, pairs in found]

@@ -1,7 +1,7 @@
-"""A kind of agent that is like no other: its hooks, status, transcript and screen are its own. Nothing of it is JSON of Claude Code.
+"""An agent unlike any other: its own hooks, status, transcript and screen, none of them Claude Code's JSON.
 
-Its status is a line (`asleep 12.5`) in `<pid>.state`, its transcript has a line for each thing said (`you> `, `later> `, `me> `,
-`cost> opus 7`), and its box is the last line of the screen, after `$ `.
+Its status is a line (`asleep 12.5`) in `<pid>.state`, its transcript has a line for each message (`you> `,
+`later> `, `me> `, `cost> opus 7`), and its box is the last line of the screen, after `$ `.
 """
 
 import sys

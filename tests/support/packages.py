@@ -1,4 +1,4 @@
-"""Packages of files on this machine, for real package managers without a network."""
+"""Packages from files on this machine, for real package managers without a network."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def wheel_of(name: str, folder: Path) -> Path:
-    """A wheel of a distribution that is installed here: its own files, as RECORD lists them."""
+    """A wheel of a distribution installed here: its own files, as listed in RECORD."""
     installed = distribution(name)
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / f"{installed.name}-{installed.version}-py3-none-any.whl"
@@ -22,7 +22,7 @@ def wheel_of(name: str, folder: Path) -> Path:
 
 
 def node_package(name: str, files: Mapping[str, str], folder: Path) -> Path:
-    """An archive such as `npm pack` makes."""
+    """An archive like one from `npm pack`."""
     about = json.dumps({"name": name, "version": "1.0.0", "main": "index.js"})
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / f"{name}-1.0.0.tgz"

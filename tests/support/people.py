@@ -1,4 +1,4 @@
-"""A person at tmux, beside an agent: panes and windows of their own, and a terminal that is attached."""
+"""A user at tmux, beside an agent: their own panes and windows, and an attached terminal."""
 
 import os
 import pty
@@ -14,7 +14,7 @@ from llmc.base.processes import is_alive
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
-#: a shell that a person leaves open
+#: a shell that the user leaves open
 SHELL = ("env", "PS1=mine$ ", "bash", "--norc", "-i")
 
 
@@ -30,7 +30,7 @@ class Seat(NamedTuple):
 
 
 def seat_of(fleet: Fleet, worker: str = "adam") -> Seat:
-    """The agent's, while there is nothing else in its session."""
+    """The agent's pane, while its session has no other."""
     (row,) = fleet.tmux(
         "list-panes", "-s", "-t", fleet.session(worker), "-F", "#{pane_id} #{pane_pid}"
     ).splitlines()
@@ -38,7 +38,7 @@ def seat_of(fleet: Fleet, worker: str = "adam") -> Seat:
 
 
 def opens(fleet: Fleet, command: str, *program: str, target: str = "") -> Seat:
-    """A person opens a pane (`split-window`), a window (`new-window`) or a session, and has it in front."""
+    """The user opens a pane (`split-window`), a window (`new-window`) or a session, and has it in front."""
     if command == "new-window":
         target = fleet.tmux("display-message", "-p", "-t", target, "#{session_id}:").strip()
     where = ["-t", target] if target else []
@@ -47,7 +47,7 @@ def opens(fleet: Fleet, command: str, *program: str, target: str = "") -> Seat:
 
 
 def a_pane_that_ended(fleet: Fleet, command: str, target: str) -> Seat:
-    """A person's shell ended, and `remain-on-exit` leaves it dead in front of the agent."""
+    """The user's shell exited, and `remain-on-exit` leaves it dead in front of the agent."""
     fleet.tmux("set-option", "-g", "remain-on-exit", "on")
     made = opens(fleet, command, "sh", "-c", "exit 0", target=target)
     wait_until(lambda: shown(fleet, made, "#{pane_dead}") == "1")
@@ -69,7 +69,7 @@ def panes(fleet: Fleet) -> list[str]:
 
 @contextmanager
 def attached(fleet: Fleet, worker: str = "adam", columns: int = 80, rows: int = 24) -> Iterator[int]:
-    """`llmc attach` in a terminal of its own; its keyboard."""
+    """`llmc attach` in its own terminal; yields its keyboard."""
     pid, keyboard = pty.fork()
     if pid == 0:
         os.chdir(fleet.source)

@@ -1,4 +1,4 @@
-"""Plans for auto mode: tasks that wait for each other, and the checks that all of them were done once and in order."""
+"""Plans for auto mode: tasks with dependencies, and checks that each was done once and in order."""
 
 import json
 import random
@@ -13,7 +13,7 @@ Plan = dict[int, list[int]]
 
 
 def auto_config(fleet: Fleet, **more: str) -> dict[str, str]:
-    """Only what a test is about takes its time; the rest is as short as it can be."""
+    """Only what a test is about takes its time; the rest is as short as possible."""
     own = {"auto.task_list_id": "plan", "auto.tasks_root": str(fleet.dir / "tasks")}
     return {**own, "auto.crash_backoff_secs": "0.2", **more}
 
@@ -24,7 +24,7 @@ def random_plan(count: int, dice: random.Random) -> Plan:
 
 
 def add_plan(fleet: Fleet, plan: Plan) -> None:
-    """Each task notes that all it waits for is there, and makes one commit of its own."""
+    """Each task notes that all its dependencies are there, and makes its own commit."""
     folder = fleet.dir / "plan"
     folder.mkdir()
     width = len(str(len(plan)))
@@ -41,7 +41,7 @@ def add_plan(fleet: Fleet, plan: Plan) -> None:
 
 
 def tasks_of(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """All tasks, as their files have them."""
+    """All tasks, as in their files."""
     if fleet.rows is not None:
         return fleet.rows.tasks()
     folder = fleet.dir / "tasks/plan"
@@ -49,7 +49,7 @@ def tasks_of(fleet: Fleet) -> dict[str, dict[str, Any]]:
 
 
 def ledger(fleet: Fleet) -> list[dict[str, Any]]:
-    """What was done with the tasks; empty before the first entry."""
+    """The ledger's entries; empty before the first one."""
     if fleet.rows is not None:
         return fleet.rows.ledger()
     path = fleet.root / ".llmc/tasks.jsonl"
@@ -59,9 +59,9 @@ def ledger(fleet: Fleet) -> list[dict[str, Any]]:
 def assert_done_once_in_order(
     fleet: Fleet, plan: Mapping[int, list[int]], unchanged: Collection[int] = ()
 ) -> None:
-    """Every task is one commit, after those it waits for; no claim is left; all that is in the trash is known.
+    """Every task is one commit, after its dependencies; no claim is left; the trash is accounted for.
 
-    `unchanged` are tasks besides, completed without a commit.
+    `unchanged` are additional tasks, completed without a commit.
     """
     landed = [
         int(subject.removeprefix("Task ")) for subject in reversed(fleet.log()) if subject.startswith("Task ")
@@ -69,7 +69,7 @@ def assert_done_once_in_order(
     assert sorted(landed) == sorted(plan), "each task lands exactly once"
     place = {number: index for index, number in enumerate(landed)}
     early = {n: after for n, after in plan.items() if any(place[other] > place[n] for other in after)}
-    assert not early, f"these landed before what they wait for: {early}"
+    assert not early, f"these landed before their dependencies: {early}"
     assert not (fleet.marks / "too-early").exists(), (fleet.marks / "too-early").read_text()
     for name, task in tasks_of(fleet).items():
         ours = (task.get("metadata") or {}).get("llmc", {})
@@ -89,4 +89,4 @@ def assert_done_once_in_order(
         fleet.git("for-each-ref", "--format=%(refname)", "refs/llmc/trash", cwd=fleet.root).splitlines()
     )
     known = {event.get("ref") for event in fleet.events()}
-    assert refs <= known, f"in the trash, and nobody knows why: {refs - known}"
+    assert refs <= known, f"in the trash for no known reason: {refs - known}"

@@ -1,4 +1,4 @@
-"""Settings that an agent could plant: each names a program that leaves a mark when it is run."""
+"""Settings that an agent could plant: each names a program that leaves a mark when it runs."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ from llmc.rehearsal import postgres as private
 from llmc.rehearsal.postgres import SETTINGS
 from tests.support.waiting import wait_until
 
-#: of a server whose data outlives a crash of the machine
+#: for a server whose data survives a crash of the machine
 DURABLE = {**SETTINGS, "fsync": "on", "full_page_writes": "on", "shared_buffers": "256MB"}
 
 
@@ -41,7 +41,7 @@ class Postgres(private.Postgres):
     def _starts(self) -> bool:
         try:
             super().start()
-        except ToolFailed:  # refused while processes of a killed server end
+        except ToolFailed:  # refused while a killed server's processes are exiting
             return False
         return True
 

@@ -1,9 +1,9 @@
-"""Which names of a package its commands reach: by reading the code, running nothing of it.
+"""Which names of a package its commands reach: by reading the code, without running it.
 
-A name is a function, a class or a constant of a module, or a part of a class: a method, a property, a field, a member of
-an enum. What a reached name uses is reached, in whatever way: a call, a table, a base class, a type. A part is reached
-where its class is and some reached code reads an attribute of that name, or that key of JSON. No types are known here, so
-a dead part may hide behind a used one of the same name.
+A name is a function, a class or a constant of a module, or a part of a class: a method, a property, a field,
+a member of an enum. What a reached name uses is reached, in any way: a call, a table, a base class, a type. A
+part is reached if its class is and some reached code reads an attribute of that name, or that JSON key. Types
+are not known here, so a dead part may hide behind a used one of the same name.
 """
 
 import ast
@@ -15,7 +15,7 @@ from typing import NamedTuple
 #: what a module does when it is imported
 BODY = "<body>"
 
-#: base classes that call nothing of what is defined below them, but by names of Python's own
+#: base classes that call nothing defined in subclasses, except by Python's own names
 _PLAIN_BASES = {
     *(
         "Struct",
@@ -48,7 +48,7 @@ class Name(NamedTuple):
 
 
 class Uses:
-    """What a piece of code uses: names of the package, and attributes, of whatever."""
+    """What a piece of code uses: names of the package, and attributes of anything."""
 
     def __init__(self) -> None:
         self.names: set[Name] = set()
@@ -66,23 +66,23 @@ class Package:
         texts = {_module_name(folder, path): path.read_text() for path in folder.rglob("*.py")}
         self.modules = {module: ast.parse(text) for module, text in texts.items()}
         self.folders = {_module_name(folder, path) for path in folder.rglob("__init__.py")}
-        #: modules that look attributes up by a text
+        #: modules that look up attributes by name
         self.by_text = {module for module, text in texts.items() if "getattr(" in text}
         self.uses: dict[Name, Uses] = {}
         self.parts: dict[Name, list[Name]] = {}
-        #: what a module hands on: `from p.rules import used as used`
+        #: what a module re-exports: `from p.rules import used as used`
         self.shared: dict[Name, Name] = {}
         for module, tree in self.modules.items():
             self._read_module(module, tree)
 
     def unreached(self, roots: Iterable[Name], known: Iterable[str] = ()) -> list[str]:
-        """The names that cannot be reached from `roots`; `known` are attributes that something outside reads."""
+        """The names that cannot be reached from `roots`; `known` are attributes that outside code reads."""
         reached = self._reach(set(roots), set(known))
         return sorted(str(name) for name in self.uses if name.top != BODY and name not in reached)
 
     def _reach(self, new: set[Name], asked: set[str]) -> set[Name]:
         reached: set[Name] = set()
-        waiting: dict[str, set[Name]] = {}  # parts of reached classes that nothing reached asks for yet
+        waiting: dict[str, set[Name]] = {}  # parts of reached classes that nothing reached uses yet
         while new:
             name = new.pop()
             if name in reached or name not in self.uses:
@@ -98,7 +98,7 @@ class Package:
         return reached
 
     def _handed_on(self, name: Name) -> set[Name]:
-        """What a module hands on under a name: a name of another module, or a name of another module that it hands on."""
+        """What a module re-exports under a name: another module's name, or one that it re-exports in turn."""
         meant = self.shared.get(Name(name.module, name.top))
         if meant is None:
             return set()
@@ -115,7 +115,7 @@ class Package:
 
     def _read(self, name: Name, node: ast.stmt, scope: Scope, by_text: bool) -> None:
         uses = self.uses.setdefault(name, Uses())
-        for owner in _registered_with(node):  # `@command.command("add")`: who reaches `command` runs this too
+        for owner in _registered_with(node):  # `@command.command("add")`: reaching `command` runs this, too
             if owner in scope and scope[owner].top:
                 self.uses.setdefault(scope[owner], Uses()).names.add(name)
         if not isinstance(node, ast.ClassDef):
@@ -123,7 +123,7 @@ class Package:
             return
         for part in [*node.bases, *node.keywords, *node.decorator_list]:
             self._collect(part, scope, uses, by_text)
-        # a base of some library may call any method
+        # a library's base class may call any method
         called = not all(_is_plain(base) or self._is_ours(base, scope) for base in node.bases)
         for child in node.body:
             inner = _part(child)
@@ -133,7 +133,7 @@ class Package:
             part_name = Name(name.module, name.top, inner)
             self.parts.setdefault(name, []).append(part_name)
             of_part = self.uses.setdefault(part_name, Uses())
-            # the type of a field, and the value of a member, are there as soon as the class is
+            # the type of a field, and the value of a member, come with the class
             self._collect(child, scope, of_part if isinstance(child, _FUNCTIONS) else uses, by_text)
 
     def _is_ours(self, base: ast.expr, scope: Scope) -> bool:
@@ -174,7 +174,7 @@ class Package:
                 uses.names |= {Name(module, BODY), Name(module, "command")}
 
     def _inside(self, node: ast.AST, scope: Scope) -> Scope:
-        """What names mean in a function: its own are none of the module's."""
+        """What names mean in a function: its own names are not the module's."""
         own = _own_nodes(node)
         bound = {one.arg for one in own if isinstance(one, ast.arg)}
         bound |= {one.id for one in own if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
@@ -195,7 +195,7 @@ class Package:
 
 
 def words_of(folder: Path) -> set[str]:
-    """Every word in the tags of the templates: what they read of what they are given."""
+    """Every word in the tags of the templates: what they read from their input."""
     templates = [*folder.rglob("*.j2"), *folder.rglob("templates/**/*.html")]
     tags = [tag for path in templates for tag in re.findall(r"\{[{%].*?[}%]\}", path.read_text(), re.DOTALL)]
     return {word for tag in tags for word in re.findall(r"[A-Za-z_]\w*", tag)}
@@ -207,7 +207,7 @@ def _module_name(folder: Path, path: Path) -> str:
 
 
 def _own_nodes(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a scope, without those of the functions and classes in it."""
+    """The nodes of a scope, without those of nested functions and classes."""
     found: list[ast.AST] = []
     open_ones = list(ast.iter_child_nodes(node))
     while open_ones:
@@ -219,14 +219,14 @@ def _own_nodes(node: ast.AST) -> list[ast.AST]:
 
 
 def _dotted(node: ast.AST) -> list[str]:
-    """The names of `a.b.c`; the first is empty where it is no name."""
+    """The names of `a.b.c`; the first is empty if it is not a name."""
     if isinstance(node, ast.Attribute):
         return [*_dotted(node.value), node.attr]
     return [node.id if isinstance(node, ast.Name) else ""]
 
 
 def _key(node: ast.AST) -> str | None:
-    """The field that is read of JSON: `row["pid"]`, `row.get("pid")`."""
+    """The field that is read from JSON: `row["pid"]`, `row.get("pid")`."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         key: ast.AST = node.slice
     elif (
@@ -261,7 +261,7 @@ def _registered_with(node: ast.stmt) -> Iterator[str]:
 
 
 def _part(node: ast.stmt) -> str | None:
-    """The part of a class that something has to ask for; None for what comes with the class."""
+    """The part of a class that must be used to be reached; None for what comes with the class."""
     return next((name for name in _defined(node) if not name.startswith("__")), None)
 
 

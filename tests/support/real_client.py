@@ -1,4 +1,4 @@
-"""Finds the real Claude Code client and starts it with no dialog, no account and no traffic but to a given URL."""
+"""Finds the real Claude Code client and starts it: no dialog, no account, no traffic but to a given URL."""
 
 import importlib.util
 import json
@@ -25,9 +25,9 @@ def find_client(agent: str = "claude") -> Path:
 
 
 def seed_config(config_dir: Path, trusted_paths: Iterable[Path], key: str = DUMMY_KEY) -> None:
-    """Fill `config_dir` so that the client starts without a dialog in any worktree of the trusted repositories.
+    """Fill `config_dir` so that the client starts without a dialog in worktrees of trusted repositories.
 
-    A trusted path is a main repository's root: since 2.1.325 the trust of a directory above it does not count.
+    A trusted path is a main repository's root: since 2.1.325, trust in a parent directory does not count.
     """
     config_dir.mkdir(parents=True, exist_ok=True)
     state = {
@@ -41,7 +41,7 @@ def seed_config(config_dir: Path, trusted_paths: Iterable[Path], key: str = DUMM
 
 
 def client_env(config_dir: Path, home: Path, api_url: str, key: str = DUMMY_KEY) -> dict[str, str]:
-    """The client's whole environment; nothing of the caller's but PATH."""
+    """The client's whole environment; of the caller's, only PATH."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from llmc.base.names import SessionName, WorkerName
 from llmc.records.worker import Status, WorkerRecord
 
-#: fields a step must bring along to enter a status
+#: fields that a step must set to enter a status
 BROUGHT: dict[Status, dict[str, Any]] = {
     Status.NEEDS_REVIEW: {"commit_sha": "c0ffee"},
     Status.ERROR: {"error_reason": "it broke", "cause": "config"},

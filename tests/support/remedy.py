@@ -35,7 +35,7 @@ def main(root: str, limit_s: str, prompt: str, result: str) -> None:
 
 
 class Remedy:
-    """One remediation in a process of its own."""
+    """One remediation in its own process."""
 
     def __init__(self, fleet: Fleet, prompt: str, limit_s: float = 150) -> None:
         self.fleet = fleet
@@ -52,7 +52,7 @@ class Remedy:
         )
 
     def done(self, timeout_s: float = 180) -> dict[str, Any]:
-        """What became of it."""
+        """Its outcome."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ class Remedy:
         return found
 
     def story(self) -> str:
-        """What was said so far, for a failure message."""
+        """The output so far, for a failure message."""
         logs = sorted((self.fleet.root / "logs").glob("remediation_*.txt"))
         events = self.fleet.root / ".llmc/overseer/events.jsonl"
         parts = [path.read_text() for path in [*logs[-1:], events] if path.exists()]

@@ -25,7 +25,7 @@ class BareRemote(Repo):
         (self.path / "hooks" / name).unlink()
 
     def log(self) -> list[str]:
-        """The subjects on the branch, the newest first."""
+        """The subjects on the branch, newest first."""
         return self.git("log", "--format=%s", "main").splitlines()
 
     def refs(self) -> list[str]:
@@ -47,7 +47,7 @@ class Machine(Worktree):
         return fence.look(self.path, self.remote)
 
     def on_top(self, subject: str) -> str:
-        """A commit on the newest branch."""
+        """A commit on top of the latest branch."""
         self.git("fetch", "-q", "origin", "main")
         tree = self.git("rev-parse", "FETCH_HEAD^{tree}")
         return self.git("commit-tree", tree, "-p", "FETCH_HEAD", "-m", subject)

@@ -24,7 +24,7 @@ _IDENTITY = ["-c", "user.name=Person", "-c", "user.email=person@example.com"]
 
 
 class Repo:
-    """A repository a person works in."""
+    """A repository that a user works in."""
 
     def __init__(self, path: Path, *, bare: bool = False) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class Repo:
 
 
 class Worktree(Repo):
-    """A directory that is a working tree already."""
+    """A directory that already is a working tree."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,9 +66,9 @@ def run_git(cwd: Path, *args: str, check: bool = True) -> str:
 
 
 class Mold:
-    """Folders that are made once for the tests of a file, and put back for each of them.
+    """Folders that are created once for the tests of a file, and restored for each of them.
 
-    All at the same place, as there are absolute paths in a root: to copy one costs a tenth of making it.
+    All at the same place, because a root contains absolute paths: copying one costs a tenth of creating it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -76,7 +76,7 @@ class Mold:
         self._kept: dict[Callable[[Path], object], Path] = {}
 
     def place(self, make: Callable[[Path], object]) -> Path:
-        """The folder as this function makes it, whatever the test before has done to it."""
+        """The folder as this function creates it, whatever the previous test has done to it."""
         if self._place.exists():
             shutil.rmtree(self._place)
         if make in self._kept:
@@ -90,7 +90,7 @@ class Mold:
 
 
 def make_project(source: str, root: Path) -> Project:
-    """A root on a source (a path or a URL), as `llmc init` makes it; without containment, unless a test is about that."""
+    """A root on a source (path or URL), like `llmc init`; not contained, unless a test is about that."""
     found = setup.find_source(source, Path("/"))
     made = setup.create_root(found, root, Scripted.name)
     set_value(made.config, "defaults.sandbox", "off")
@@ -98,7 +98,7 @@ def make_project(source: str, root: Path) -> Project:
 
 
 def project_at(root: Path) -> Project:
-    """A root that is there already."""
+    """A root that already exists."""
     return open_project(str(root))
 
 
@@ -120,7 +120,7 @@ def tree(worktree: Path, commit: str) -> dict[str, str]:
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, bytes | str]]:
-    """Everything in a working tree but `.git`: what a person would notice if it changed."""
+    """Everything in a working tree except `.git`: what a user would notice if it changed."""
     found: dict[str, tuple[int, bytes | str]] = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
@@ -146,7 +146,7 @@ def lfs_source(source: Repo) -> None:
 
 
 def make_library(source: Repo, tmp_path: Path) -> Repo:
-    """A submodule `lib` of the source, with a submodule of its own."""
+    """A submodule `lib` of the source, with its own submodule."""
     inner = Repo(tmp_path / "inner")
     inner.commit("inner.c", "1\n")
     made = Repo(tmp_path / "lib")

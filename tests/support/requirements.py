@@ -1,7 +1,7 @@
 """The requirements in docs/requirements/, and the tests that name the lines they prove.
 
-Also a pytest plugin. A mark with an unknown line stops every run; `--requirements FILE` keeps only the tests that
-prove a line, and writes what became of each into the file.
+Also a pytest plugin. A mark with an unknown line stops every run; `--requirements FILE` keeps only the tests
+that prove a line, and writes their results to the file.
 """
 
 import json
@@ -31,7 +31,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Test:
-    """One test, all its parameters together: the lines it proves, and what became of it."""
+    """One test, all its parameters together: the lines it proves, and its result."""
 
     __test__ = False
 
@@ -41,7 +41,7 @@ class Test:
 
 
 def read_requirements(folder: Path = FOLDER) -> dict[str, Requirement]:
-    """Every line of every document, by id; ValueError where a table cannot be read or an id comes twice."""
+    """Every line of every document, by id; ValueError for an unreadable table or a duplicate id."""
     found: dict[str, Requirement] = {}
     for path in sorted(folder.glob("*.md")):
         for line in read_lines(path.read_text(), path.name):
@@ -69,7 +69,7 @@ def read_lines(text: str, name: str) -> list[Requirement]:
 
 
 def ids_of(item: pytest.Item) -> tuple[str, ...]:
-    """The lines a test says it proves; `mark.req` takes one or several."""
+    """The lines that a test claims to prove; `mark.req` takes one or several."""
     given = [line for mark in item.iter_markers("req") for line in mark.args]
     return tuple(sorted({line if isinstance(line, str) else repr(line) for line in given}))
 
@@ -79,7 +79,7 @@ def read_report(path: Path) -> list[Test]:
 
 
 def verdict(tests: Iterable[Test]) -> str:
-    """What a line's tests say together: one failure is enough, and what did not run proves nothing."""
+    """The combined result of a line's tests: one failure is enough, and what did not run proves nothing."""
     outcomes = {test.outcome for test in tests}
     for worst in ("failed", "passed", "collected", "skipped"):
         if worst in outcomes:
@@ -96,13 +96,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Under xdist every worker has the option too, but the reports of all arrive at the controller.
+    # Under xdist every worker has the option, too, but all reports arrive at the controller.
     if config.getoption("--requirements") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Recorder(Path(config.getoption("--requirements"))))
 
 
 def proofs(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests that prove a line; one of `make soak` only where nothing else does."""
+    """The tests that prove a line; one for `make soak` only if nothing else does."""
     is_soak = {item: item.get_closest_marker("soak") is not None for item in items}
     proved = {line for item in items if not is_soak[item] for line in ids_of(item)}
     return [
@@ -126,7 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class _Recorder:
-    """Keeps what became of each test until the end of the run."""
+    """Keeps the result of each test until the end of the run."""
 
     _ORDER = ("collected", "skipped", "passed", "failed")
 

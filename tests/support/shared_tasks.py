@@ -1,4 +1,4 @@
-"""A database for a test, and the tasks in it as a node of the fleet has them."""
+"""A database for a test, and its tasks as a node of the fleet sees them."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -30,7 +30,7 @@ class OpenShared(Protocol):
 
 @pytest.fixture
 def open_shared(database: str) -> Iterator[OpenShared]:
-    """Opens the tasks of a node, with a connection of its own, as another process has."""
+    """Opens the tasks of a node, with its own connection, like another process."""
     opened: list[Database] = []
 
     def shared(

@@ -1,4 +1,4 @@
-/* The clock as the kernel has it, plus the seconds in the file LLMC_TEST_CLOCK; what runs down (CLOCK_MONOTONIC) is right. */
+/* The kernel's clock plus the seconds in the file LLMC_TEST_CLOCK; CLOCK_MONOTONIC stays correct. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>

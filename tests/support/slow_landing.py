@@ -1,7 +1,7 @@
-"""A second way to land, as a pull request would be: somebody else merges it, after a while, or sends it back.
+"""A second way to land, like a pull request: another party merges it, after a while, or sends it back.
 
-`python -m tests.support.slow_landing FOLDER <llmc's arguments>` is the command `llmc` with it. The folder is the other
-side: `offers/` has what was handed over, `answer` what is said of it, `asked` a line for each question.
+`python -m tests.support.slow_landing FOLDER <llmc's arguments>` is the command `llmc` with it. The folder is
+the other side: `offers/` has what was handed over, `answer` the response, `asked` a line for each poll.
 """
 
 import os
@@ -14,7 +14,7 @@ from llmc import __main__ as command
 from llmc.landing import accept_journal, default_branch, ways
 from llmc.repo.project import Project
 
-#: an answer that never comes: whoever asks hangs
+#: an answer that never comes: the caller hangs
 HANG = "hang"
 MERGE = "merge"
 
@@ -44,7 +44,7 @@ class SlowLanding:
             self._merge(project, receipt)
             return ways.Landed()
         if said:
-            (self.folder / "answer").unlink()  # said once: what comes next waits again
+            (self.folder / "answer").unlink()  # given once: the next offer waits again
             return ways.SentBack(said)
         return ways.Waits(receipt, "a reviewer")
 
@@ -61,7 +61,7 @@ class SlowLanding:
             return ""
 
     def _merge(self, project: Project, commit: str) -> None:
-        """As the other side does it, with a merge commit of its own."""
+        """As the other side does it, with its own merge commit."""
         git = ["git", "-C", project.source, "-c", "user.name=Forge", "-c", "user.email=forge@example.com"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
         for args in (

@@ -1,5 +1,6 @@
-"""The scripted agent as on a machine that has no time for it: while a file is there it takes in no key,
-and once the file says so it does not rest either."""
+"""The scripted agent as on a starved machine: while a file exists it reads no keys,
+and once the file says so it is not idle either.
+"""
 
 import sys
 import time
@@ -8,12 +9,12 @@ from pathlib import Path
 from llmc.agents.scripted.__main__ import main
 from llmc.agents.scripted.screen import Terminal
 
-#: in the file: wide awake, as one that waits for a processor
+#: in the file: wide awake, like a process that waits for a processor
 AWAKE = "awake"
 
 
 def write(program: Path, starved: Path) -> None:
-    """A program for LLMC_AGENT; the file `starved` keeps it from its keys."""
+    """A program for LLMC_AGENT; the file `starved` keeps it from reading its keys."""
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
         f"from tests.support.starved_agent import run\nrun({str(starved)!r})\n"

@@ -31,7 +31,7 @@ Fault = Callable[[], None]
 
 
 class Storm:
-    """In each gust a node fails, and at the same time something that all nodes use."""
+    """In each gust, a node fails, and at the same time something that all nodes use."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Storm:
         database: str,
         dice: random.Random,
     ) -> None:
-        """`workers`: of each node; `spare`: a root that may have any of the names."""
+        """`workers`: per node; `spare`: a root that may take any of the names."""
         self.nodes = nodes
         self.workers = workers
         self.spare = spare
@@ -50,7 +50,7 @@ class Storm:
         self.database = database
         self.any = next(iter(nodes.values()))
         self.hook = Path(self.any.source) / "hooks/pre-receive"
-        #: one for each thread, so that a seed gives the same faults
+        #: one per thread, so that a seed gives the same faults
         self.dice, self.dice_of_all = (random.Random(dice.random()) for _ in range(2))
         self.of_nodes: list[Fault] = [self.kill, self.lose, self.sleep, self.start_twice, self.skew]
         self.of_all: list[Fault] = [self.restart, self.crash, self.outage, self.refuse, self.slow]
@@ -70,7 +70,7 @@ class Storm:
         fault()
 
     def wait_for_landed(self, count: int) -> None:
-        """Fails when nothing lands for too long, however long all of it takes."""
+        """Fails when nothing lands for too long, however long the whole takes."""
         while (now := len(landed(self.any))) < count:
             wait_until(lambda now=now: len(landed(self.any)) > now, STALL_S, self.story)
 
@@ -93,7 +93,7 @@ class Storm:
         self.start(node)
 
     def start(self, node: Fleet) -> None:
-        """Once the database answers; without it no node starts, and a daemon that just began ends again."""
+        """Once the database answers; without it no node starts, and a daemon that just started exits."""
         wait_until(
             lambda: self.try_start(node) and node.has_daemon() and is_ready(node), 60, lambda: said(node)
         )
@@ -102,7 +102,7 @@ class Storm:
         return up(node, "--concurrency", str(self.workers), code=None)
 
     def lose(self) -> None:
-        """Killed, and others have its tasks before it is back; then it is started twice at once."""
+        """Killed, and others take its tasks before it is back; then it is started twice at once."""
         name, node = self.one()
         node.kill_daemon()
         wait_until(lambda: self.is_silent(name), 60)
@@ -121,7 +121,7 @@ class Storm:
             os.kill(pid, signal.SIGCONT)
 
     def is_silent(self, name: str) -> bool:
-        """Whether the node's leases have run out; not known while the database is gone."""
+        """Whether the node's leases have expired; unknown while the database is gone."""
         silent = "select seen < now() - make_interval(secs => %s) from llmc.node where name = %s"
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.database) as db:
             return db.execute(silent, (LEASE_S + 1, name)).fetchone() == (True,)
@@ -139,7 +139,7 @@ class Storm:
         assert is_alive(pid)
 
     def skew(self) -> None:
-        """Its clock is set: to the future, to the past, or right."""
+        """Its clock is set to the future, to the past, or right."""
         node = self.dice.choice([node for node in self.nodes.values() if "LD_PRELOAD" in node.env])
         set_clock(node, self.dice.choice((-SKEW_S, 0, SKEW_S)))
 
@@ -154,7 +154,7 @@ class Storm:
         self.server.start()
 
     def outage(self) -> None:
-        """The database is gone for longer than a lease; every node that runs says so."""
+        """The database is gone for longer than a lease; every running node says so."""
         self.server.stop(signal.SIGQUIT)
         began = time.monotonic()
         wait_until(
@@ -189,13 +189,13 @@ class Storm:
 
 
 def _in_turn(faults: list[Fault], dice: random.Random) -> Iterator[Fault]:
-    """Each once, in a random order, and again."""
+    """Each once, in random order, and again."""
     while True:
         yield from dice.sample(faults, len(faults))
 
 
 def is_awake(node: Fleet) -> bool:
-    """Whether its daemon runs, and was not stopped."""
+    """Whether its daemon is running, and not stopped."""
     try:
         return process_state(node.daemon_pid()) not in "TZ"
     except OSError:

@@ -1,4 +1,4 @@
-"""A supervisor in a process of its own, with a remediation that is a shell command instead of an agent's session.
+"""A supervisor in its own process; its remediation is a shell command instead of an agent's session.
 
     python -m tests.support.supervise ROOT COMMAND [GRACE_S]
 
@@ -35,7 +35,7 @@ QUICK = {
 
 
 def shim(fleet: Fleet) -> Path:
-    """A directory for PATH with an `llmc` that notes how it is called, and reads its environment from a file."""
+    """A directory for PATH with an `llmc` that notes its arguments, and reads its environment from a file."""
     folder = fleet.dir / "bin"
     folder.mkdir(exist_ok=True)
     program = folder / "llmc"
@@ -52,7 +52,7 @@ exec {sys.executable} -m llmc "$@"
 
 
 class Overseer:
-    """The supervisor of a fleet; what it says is in `said`."""
+    """The supervisor of a fleet; its output is in `said`."""
 
     def __init__(self, fleet: Fleet, remedy: str = "", *, grace_s: float = 30, **env: str) -> None:
         self.fleet = fleet
@@ -79,12 +79,12 @@ class Overseer:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its file; empty before there is one."""
+        """Its file; empty before it exists."""
         path = self.fleet.root / ".llmc/overseer.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
     def daemon(self, other_than: int = 0) -> int:
-        """The pid of the daemon it watches, once there is one; 0 before."""
+        """The pid of the daemon it watches; 0 before there is one."""
         pid = int((self.row.get("daemon") or {}).get("pid", 0))
         return pid if pid != other_than and self.is_ready(pid) else 0
 
@@ -96,23 +96,23 @@ class Overseer:
         return bool(found["pid"] == pid and found["ready"])
 
     def ends(self, timeout_s: float = 60) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Its exit code, once it has exited by itself."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"the supervisor runs on\n{self.said}\n{self.fleet.story()}") from error
+            raise AssertionError(f"the supervisor still runs\n{self.said}\n{self.fleet.story()}") from error
 
     def stop(self, number: int = signal.SIGINT) -> int:
         os.kill(self.process.pid, number)
         return self.ends()
 
     def freeze(self) -> None:
-        """It looks at nothing until SIGCONT: a signal is sent before it arrives."""
+        """It does nothing until SIGCONT: a signal is sent before it arrives."""
         os.kill(self.process.pid, signal.SIGSTOP)
         wait_until(lambda: process_state(self.process.pid) == "T")
 
     def close(self) -> None:
-        """Whatever a failed test left."""
+        """Stop whatever a failed test left."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

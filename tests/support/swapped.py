@@ -1,4 +1,4 @@
-"""A hidden process of an agent, which replaces a directory with a link to another one just before llmc uses it."""
+"""A hidden process of an agent, which replaces a directory with a link just before llmc uses it."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ from pathlib import Path
 from llmc.base.errors import LlmcError
 from tests.support.repos import snapshot
 
-#: who is told of each call about files
+#: watchers to call at each file operation
 _watching: list[Callable[[tuple[object, ...]], None]] = []
 
 
 @cache
 def _watch_calls() -> None:
-    """Once for a process: Python cannot remove an audit hook."""
+    """Once per process: Python cannot remove an audit hook."""
 
     def told(event: str, args: tuple[object, ...]) -> None:
         if _watching and (event == "open" or event.startswith(("os.", "shutil."))):
@@ -29,7 +29,9 @@ def _watch_calls() -> None:
 
 @contextmanager
 def _swapped(folder: Path, by: Path, turn: int) -> Iterator[list[str]]:
-    """Just before the `turn`-th call that names it, or a file in it, `folder` becomes a link; yields whether it did."""
+    """Just before the `turn`-th call that names it, or a file in it,
+    `folder` becomes a link; yields whether it did.
+    """
     names = {folder.name, *os.listdir(by)}
     seen: list[str] = []
     done: list[str] = []
@@ -59,9 +61,11 @@ def _aside(folder: Path) -> Path:
 def never_elsewhere(
     folder: Path, elsewhere: Path, make: Callable[[], object], act: Callable[[], object]
 ) -> list[str]:
-    """Act with the directory replaced at the first call about it, then at the second, and so on; returns these calls.
+    """Act with the directory replaced at the first call about it, then at the second,
+    and so on; returns these calls.
 
-    What it is replaced with has files of the same names; they must stay. It may fail, as it did not find its files.
+    Its replacement has files of the same names; they must stay. The action may fail,
+    as it did not find its files.
     """
     before, mode = snapshot(elsewhere), elsewhere.stat().st_mode
     calls: list[str] = []

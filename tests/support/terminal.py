@@ -1,4 +1,4 @@
-"""The screen in a real terminal: a tmux server of its own, keys pressed one by one, and what is seen."""
+"""The screen in a real terminal: its own tmux server, keys pressed one by one, and what is shown."""
 
 import os
 import shlex
@@ -12,12 +12,12 @@ from tests.support.waiting import wait_until
 
 
 class Terminal:
-    """A terminal in which a command of llmc runs."""
+    """A terminal in which an llmc command runs."""
 
     def __init__(
         self, fleet: Fleet, *args: str, columns: int = 120, rows: int = 36, shell: str = "{}", **env: str
     ) -> None:
-        """`shell`: what the shell runs, with the command in the place of {}."""
+        """`shell`: what the shell runs, with the command in place of {}."""
         self._fleet = fleet
         self._socket = fleet.dir / f"terminal-{os.urandom(3).hex()}"
         look = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
@@ -51,7 +51,7 @@ class Terminal:
         self._tmux("paste-buffer", "-p", "-t", "t")
 
     def send(self, data: bytes) -> None:
-        """Bytes as the terminal itself could send them, in one piece."""
+        """Bytes as the terminal itself could send them, all at once."""
         place = self._fleet.dir / f"{self._socket.name}.bytes"
         place.write_bytes(data)
         self._tmux("load-buffer", str(place))
@@ -68,7 +68,7 @@ class Terminal:
         return self._tmux("capture-pane", "-e", "-p", "-t", "t")
 
     def sees(self, *texts: str, timeout_s: float = 20) -> str:
-        """Wait until the screen shows all of these; returns it. What else is on it may be drawn only in part."""
+        """Wait until the screen shows all of these; returns it. The rest of it may be only partly drawn."""
 
         def found() -> str:
             shown = self.screen()
@@ -95,7 +95,7 @@ class Terminal:
 
     @property
     def modes(self) -> str:
-        """What a program has turned on and not off: its own page, and reports of the mouse."""
+        """What a program has turned on and not off: its own page, and mouse reports."""
         return self._tmux("display-message", "-p", "-t", "t", "#{alternate_on} #{mouse_any_flag}").strip()
 
     def close(self) -> None:

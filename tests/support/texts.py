@@ -44,13 +44,13 @@ def _text(rng: random.Random, size: int, index: int) -> str:
     return rng.choice(["\n", "\n", "\r\n"]).join(parts)
 
 
-#: one text with everything that fools a terminal: a title, the clipboard, a bell, a cleared screen, hidden text, a false line,
-#: a line separator, turned text, half an emoji, a C1 control
+#: one text with everything that fools a terminal: a title, the clipboard, a bell, a cleared screen, hidden
+#: text, a false line, a line separator, reversed text, half an emoji, a C1 control
 HOSTILE = "\x1b]0;title\x07\x1b]52;c;aGFja2Vk\x07\x07\x1b[2J\x1b[8mhidden\raccepted\u2028line\u202ederut\u2066\x9b31m\x7f\ud83d"
 
 
 def acts_on_a_terminal(shown: str) -> list[str]:
-    """What in it a terminal would act on; a newline and a tab are fine."""
+    """The parts that a terminal would act on; a newline and a tab are fine."""
     turns = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u206a\u206b\u206c\u206d\u206e\u206f"
     odd = (c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or c in turns)
     return sorted(set(odd) - {"\n", "\t"})

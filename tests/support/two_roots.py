@@ -1,6 +1,8 @@
-"""A process that hosts several roots, as a daemon of many would: `python -m tests.support.two_roots ROOT ...`.
+"""A process that hosts several roots, like a daemon for many.
 
-Auto mode is on in each that has a task list.
+Usage: `python -m tests.support.two_roots ROOT ...`.
+
+Auto mode is on in each root with a task list.
 """
 
 import sys

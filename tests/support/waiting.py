@@ -1,4 +1,4 @@
-"""Waiting for what is to come, and answering a dialog as a person does."""
+"""Waiting for conditions, and answering a dialog as a user does."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The web page on starlette's test client: a browser, a root full of hostile text, and what is wrong with an answer."""
+"""The web page on starlette's test client: a browser, a root full of hostile text, and checks of answers."""
 
 import asyncio
 import json
@@ -36,12 +36,12 @@ PORT = 8765
 HOST = f"127.0.0.1:{PORT}"
 HERE_URL = f"http://{HOST}"
 COOKIE = f"llmc-{PORT}"
-#: an element, an attribute from each kind of quotes, a script, and what acts on a terminal
+#: an element, an attribute from each kind of quotes, a script, and terminal escapes
 EVIL = (
     "\"'><pwn-el pwn-attr=1>' pwn-attr='1\" pwn-attr=\"1</pre></textarea><script>pwn()</script>"
     "\x1b]0;title\x07\x1b[31mred\u202ederut {{7*7}} data: x\r\rdata: <pwn-el>"
 )
-#: the same in a name of a file: a byte that is no UTF-8, no slash, and not too long
+#: the same in a file name: a byte that is not UTF-8, no slash, and not too long
 EVIL_NAME = "\"'><pwn-el pwn-attr=1>\x1b[31m\u202e\udcff\n<script>pwn()<script>"
 
 
@@ -73,7 +73,7 @@ class Place:
 
 
 class Web(TestClient):
-    """A browser that has opened a page: it sends the Origin of the page with every request."""
+    """A browser that has opened a page: it sends the page's Origin with every request."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ class Web(TestClient):
             raise_server_exceptions=False,
         )
         self.place = place
-        #: what its addresses begin with; a test leaves it out of a path
+        #: prefix of its addresses; tests leave it out of a path
         self.home = ""
 
     def sign_in(self) -> None:
@@ -108,7 +108,7 @@ class Web(TestClient):
         return super().websocket_connect(f"ws://{HOST}{self.home}{url}", *args, **more)
 
     def order(self, path: str, **fields: str) -> Any:
-        """Order something, and wait for its end; returns the job."""
+        """Give an order, and wait for its end; returns the job."""
         done = self.post(path, data=fields)
         assert done.status_code == 303, done.text
         return self.ended(done.headers["location"].rpartition("/")[2])
@@ -182,7 +182,7 @@ class Read(HTMLParser):
 
 
 def _written() -> tuple[set[str], set[str]]:
-    """The elements and attributes that the templates, and what they call, write."""
+    """The elements and attributes that the templates, and the code they call, write."""
     sources = [path.read_text() for path in (HERE / "templates").rglob("*.html")]
     sources.append(
         " ".join(re.findall(r"<[^>]*>", (HERE / "html.py").read_text() + (HERE / "stream.py").read_text()))
@@ -231,7 +231,9 @@ def faults(html: str) -> list[str]:
 
 
 def routes(site: Site) -> list[tuple[str, str]]:
-    """Every method and path of the application, with names of a root, a worker and so on in it; a WebSocket is `WS`."""
+    """Every method and path of the application, with sample names of a root,
+    a worker and so on; a WebSocket is `WS`.
+    """
     app = site.app._app
     assert isinstance(app, Starlette)
     return sorted({(method, _filled(path)) for method, path in _walk(app.routes, "")})
@@ -262,7 +264,7 @@ def _filled(path: str) -> str:
 
 
 def plain_root(folder: Path) -> None:
-    """A root with two workers and a change of one, without agents."""
+    """A root with two workers and a change by one of them, without agents."""
     source = Repo(folder / "src")
     source.commit("README.md", "sample\n")
     project = make_project(str(source.path), folder / "root")

@@ -1,4 +1,4 @@
-"""The web page of a fleet in real browsers: `llmc web` in a process of its own, and Debian's Chromium."""
+"""The web page of a fleet in real browsers: `llmc web` in its own process, and Debian's Chromium."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ CHROMIUM = "/usr/bin/chromium"
 #: how long a page may take to show what happened
 EXPECT_MS = 20_000
 expect.set_options(timeout=EXPECT_MS)
-#: no traffic of the browser's own; as root there is no sandbox
+#: no traffic of the browser's own; no sandbox as root
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-#: how a person looks at the page
+#: the devices that users view the page on
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
 PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 
@@ -62,7 +62,7 @@ class Web:
         return str(json.loads(line)["url"])
 
     def new_link(self) -> str:
-        """Another browser's link."""
+        """A link for another browser."""
         return str(self.fleet.llmc("web", "--link", "--json").json["url"])
 
     @property
@@ -70,7 +70,7 @@ class Web:
         return self._process.pid
 
     def stop(self) -> str:
-        """Ends the server; returns what it complained about."""
+        """Stop the server; returns the errors that it logged."""
         self._process.terminate()
         return self._process.communicate(timeout=20)[1]
 
@@ -80,7 +80,7 @@ class Web:
 
 
 class Visitor:
-    """One browser of a person, signed in; it notes everything that its console complains about."""
+    """A user's browser, signed in; it notes every console message."""
 
     def __init__(self, web: Web, context: BrowserContext, link: str) -> None:
         self.web, self.context = web, context
@@ -89,7 +89,7 @@ class Visitor:
         self.page.goto(link)
         self.page.get_by_role("button", name="Sign this browser in").click()
         self.page.wait_for_url(re.compile(rf"{web.url}/[\w-]{{43}}/$"))
-        #: where this browser has the page
+        #: the address of the page for this browser
         self.url = self.page.url.rstrip("/")
 
     def open(self) -> Page:
@@ -117,7 +117,7 @@ class Visitor:
         return bool(self.page.evaluate("matchMedia('(pointer: coarse)').matches"))
 
     def comment(self, row: str, text: str) -> None:
-        """Write a comment on a row of the diff, as this device does it, and close the form."""
+        """Write a comment on a row of the diff, as on this device, and close the form."""
         self.begin_comment(row)
         self.page.keyboard.type(text)
         self.page.locator("form.comment").get_by_role("button", name="Done").click()

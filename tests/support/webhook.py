@@ -1,4 +1,4 @@
-"""A web server on 127.0.0.1 that takes notifications; its path is a secret that must not show up anywhere."""
+"""A web server on 127.0.0.1 that receives notifications; its path is a secret that must not leak."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ SECRET = "T0k3n-s3cret"
 class Webhook:
     def __init__(self) -> None:
         self.got: list[dict[str, Any]] = []
-        #: what it answers, and how long it thinks
+        #: its answer, and how long it takes
         self.status = 200
         self.hang = threading.Event()
         self.hang.set()

@@ -1,6 +1,6 @@
-"""Runs `llmc` in forks of a process that has it imported: the same code and exit codes, without the imports' cost.
+"""Runs `llmc` in forks of a process that has imported it: the same code and exit codes, no import cost.
 
-That process has one thread and runs nothing itself, so that each fork begins as a fresh interpreter would.
+That process has one thread and runs nothing itself, so that each fork starts like a fresh interpreter.
 """
 
 import atexit
@@ -22,7 +22,7 @@ import msgspec
 
 from llmc.base import proc
 
-#: set where a daemon has to be a process of its own from the start, as it is for people
+#: set where a daemon has to be its own process from the start, as for users
 COLD = "LLMC_TEST_COLD_DAEMON"
 
 _all: "list[_Zygote]" = []
@@ -32,7 +32,7 @@ _idle: "list[_Zygote]" = []
 def run(
     argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None = None, timeout_s: float = 90
 ) -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end; commands that tests run at the same time have a process each."""
+    """Run one command to its end; commands that run at the same time have a process each."""
     if "LD_PRELOAD" in env:  # a library that a fork would not load
         program = [sys.executable, "-m", "llmc", *argv]
         return subprocess.run(
@@ -40,7 +40,7 @@ def run(
         )
     zygote = _idle_one()
     done = zygote.run(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
-    _idle.append(zygote)  # one that did not answer as it should is not asked again
+    _idle.append(zygote)  # one that answered incorrectly is not used again
     return done
 
 
@@ -53,7 +53,7 @@ def spawn(
     stdin: str = os.devnull,
     out: str = "",
 ) -> "Spawned":
-    """Begin a command that runs on; what it prints goes to `out` where that is another file than its errors."""
+    """Start a command that keeps running; its output goes to `out` if that is not the file for errors."""
     return Spawned(_idle_one(), argv, cwd, env, (stdin, out or str(output), str(output)))
 
 
@@ -66,7 +66,7 @@ def _idle_one() -> "_Zygote":
 
 
 class Spawned:
-    """A command at work; its zygote does nothing else meanwhile."""
+    """A running command; its zygote does nothing else in the meantime."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Spawned:
         self.pid = zygote.begin({"argv": argv, "cwd": str(cwd), "env": dict(env), **names})
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code; TimeoutError while it runs on."""
+        """Its exit code; TimeoutError while it is still running."""
         if self._code is None:
             self._code = self._zygote.answer(timeout_s)
             _idle.append(self._zygote)
@@ -90,7 +90,7 @@ class Spawned:
 
 
 class _Zygote:
-    """The process that forks; it ends with the tests."""
+    """The process that forks; it exits with the tests."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -103,7 +103,7 @@ class _Zygote:
         atexit.register(self._end)
 
     def _end(self) -> None:
-        """It ends when nobody can ask it any more; what it forked goes on."""
+        """It exits when no client is left; its forks keep running."""
         with self._process as ended:
             ended.kill()
 
@@ -144,7 +144,7 @@ class _Zygote:
 
 @contextlib.contextmanager
 def _memory(text: str = "") -> Iterator[Path]:
-    """A file of one command's own, on no disk."""
+    """A file for one command, not on disk."""
     with open(os.memfd_create("llmc-run"), "wb") as file:
         file.write(text.encode())
         file.flush()
@@ -156,11 +156,11 @@ def _text(path: Path) -> str:
 
 
 def _serve() -> None:
-    """One request a line; answered by the child's pid, then by its exit code."""
+    """One request per line; answered with the child's pid, then with its exit code."""
     _import_everything()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 50)  # most commands end before there is anything to collect
+    gc.set_threshold(100_000, 50, 50)  # most commands end before there is garbage to collect
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         pid = os.fork()
@@ -171,7 +171,7 @@ def _serve() -> None:
 
 
 def _import_everything() -> None:
-    """What commands import at once, what they import late, and what each makes once: templates and types."""
+    """What commands import immediately, what they import late, and what each creates: templates and types."""
     from llmc.cli.app import load
     from llmc.cli.commands import COMMANDS
 
@@ -199,7 +199,7 @@ def _import_everything() -> None:
 
 
 def _become_llmc(request: dict[str, Any]) -> NoReturn:
-    """Whatever happens, the child must not go on as the one that forks."""
+    """Whatever happens, the child must not continue as the process that forks."""
     code = 99
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -238,7 +238,7 @@ def _become_llmc(request: dict[str, Any]) -> NoReturn:
 
 
 class _Forked:
-    """What `up --detach` needs to know of the daemon that it has started."""
+    """What `up --detach` needs to know about the daemon that it started."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -251,7 +251,7 @@ class _Forked:
 
 
 def _fork_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Any:
-    """As proc.spawn_detached, for llmc itself: a session of its own, no file of ours, its output in a file."""
+    """Like proc.spawn_detached, for llmc itself: its own session, none of our files, its output in a file."""
     assert list(argv[:3]) == [sys.executable, "-m", "llmc"], argv
     pid = os.fork()
     if pid:

@@ -1,4 +1,4 @@
-"""What tests of the tools share."""
+"""Shared by the tests of the tools."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""scripts/as-user: a command of root runs as an ordinary user."""
+"""scripts/as-user: a command of root's runs as an ordinary user."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The loopback Messages API, by itself and with the real client as its caller."""
+"""The loopback Messages API, by itself and called by the real client."""
 
 import json
 import os
@@ -28,7 +28,7 @@ HOOK = 'f=$(mktemp "$TEST_EVENTS/tmp.XXXXXX") && cat >"$f" && mv "$f" "$TEST_EVE
 
 
 class Client:
-    """The real client in a tmux server of its own."""
+    """The real client in its own tmux server."""
 
     def __init__(self, folder: Path, api: LoopbackApi) -> None:
         self.repo, self.config, self.events = folder / "repo", folder / "config", folder / "events"
@@ -234,7 +234,7 @@ def test_a_crash_kills_the_client_itself(tmp_path: Path, api: LoopbackApi) -> No
     client = Client(tmp_path, api)
     try:
         client.submit("[llmc task-11a]\n@crash\n")
-        # tmux 3.3a sometimes misses an end until its next child ends: give it one.
+        # tmux 3.3a sometimes misses an exit until its next child exits: give it one.
         show = ("display-message", "-p", "-t", "c", "#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}")
         ask = ("run-shell", "true", ";", *show)
         wait_until(lambda: client.tmux(*ask) == "1::9\n")

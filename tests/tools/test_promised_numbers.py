@@ -1,4 +1,4 @@
-"""The numbers that the documents promise, as the running code waits for them: by a clock of the test's own, nobody waits.
+"""The numbers that the docs promise, as the running code uses them: on the test's own clock, without waiting.
 
 Each test fails when its constant changes, and when the code stops using it where it counts.
 """
@@ -46,7 +46,7 @@ from tests.support.repos import Mold, Repo, make_project, project_at
 
 
 class FakeClock:
-    """Time that passes when somebody sleeps, and not otherwise."""
+    """Time that passes only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -77,7 +77,7 @@ def project(mold: Mold) -> Project:
 
 
 def supervisor(project: Project) -> Supervisor:
-    """As `llmc overseer` makes it: with the times that are its own."""
+    """As `llmc overseer` creates it: with its own times."""
     return Supervisor(project, lambda _, __: None)
 
 
@@ -85,7 +85,9 @@ def supervisor(project: Project) -> Supervisor:
 def test_a_heartbeat_at_once_and_then_every_5_seconds(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: INTERVAL_S = 9, an interval that only follows the supervisor's timeout, or a first beat after the first wait."""
+    """Break: INTERVAL_S = 9, an interval that only follows the supervisor's timeout,
+    or a wait before the first beat.
+    """
     waits: list[float] = []
     late: list[int] = []
 
@@ -117,7 +119,7 @@ def test_a_heartbeat_at_once_and_then_every_5_seconds(
 
 @pytest.mark.req("0-121")
 def test_a_grace_of_30_seconds(project: Project, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: GRACE_S = 12, or another grace in `_end_daemon`; SIGTERM later than at once."""
+    """Break: GRACE_S = 12, or another grace period in `_end_daemon`; a delayed SIGTERM."""
     ignores = "import signal,time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
     with subprocess.Popen([sys.executable, "-c", ignores], stdout=subprocess.PIPE) as stubborn:
         assert stubborn.stdout is not None
@@ -145,7 +147,9 @@ def test_a_grace_of_30_seconds(project: Project, clock: FakeClock, monkeypatch: 
 def test_60_seconds_to_register(
     project: Project, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Break: REGISTER_S = 25, or another limit in `_start`; another grace for the one that is ended then."""
+    """Break: REGISTER_S = 25, or another limit in `_start`;
+    another grace period for the one that is ended then.
+    """
     program = tmp_path / "llmc"
     program.write_text("#!/bin/sh\nexec sleep 99\n")
     program.chmod(0o755)
@@ -185,7 +189,7 @@ def _lines(view: dict[str, Any]) -> list[str]:
 
 @pytest.mark.req("0-053")
 def test_a_lost_clear_is_sent_again_after_5_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: CLEAR_WAIT_S = 30, wait for something else's time, one Enter fewer, or take an earlier answer for this one."""
+    """Break: CLEAR_WAIT_S = 30, another wait's time, one Enter fewer, or take an earlier answer."""
     waits: list[float] = []
 
     def never(condition: Callable[[], bool], timeout_s: float, **_: float) -> bool:
@@ -202,7 +206,7 @@ def test_a_lost_clear_is_sent_again_after_5_seconds(monkeypatch: pytest.MonkeyPa
 
 
 class Unanswered(Typist):
-    """At an agent in whose box `/clear` stays."""
+    """With an agent whose box keeps `/clear`."""
 
     def __init__(self) -> None:
         self.name, self.screen = "adam", screen_of("claude")
@@ -231,7 +235,9 @@ class Unanswered(Typist):
 
 
 def test_an_agent_that_ended_unseen_by_tmux_is_looked_at_after_a_tenth_of_a_second() -> None:
-    """Break: ENDED_S = 5, or wait for the next patrol. tmux is asked all the time, or a dead pane is found late."""
+    """Break: ENDED_S = 5, or wait for the next patrol: tmux is polled constantly,
+    or dead panes are found late.
+    """
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     looks: list[tuple[str, float]] = []
@@ -241,7 +247,7 @@ def test_an_agent_that_ended_unseen_by_tmux_is_looked_at_after_a_tenth_of_a_seco
 
 
 def test_an_agent_has_5_seconds_to_end(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: another grace in `end_program`, or a signal for the pid of a pane that is dead already."""
+    """Break: another grace period in `end_program`, or a signal to the pid of a dead pane."""
     asked: list[float] = []
     monkeypatch.setattr(sessions.processes, "terminate", lambda _, *, grace_s: asked.append(grace_s))
     pane = Pane(PaneId("%1"), SessionName("s"), False, False, None, os.getpid(), 1)

@@ -1,4 +1,4 @@
-"""The requirements can be read, and a mark names a line that is there."""
+"""The requirements can be parsed, and each mark names an existing line."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _WORD = re.compile(r'"([^"]*)"')
 
 
 def marked() -> dict[str, str]:
-    """Every line that a mark names, and a file that does; as text, so that nothing has to be imported."""
+    """Every line that a mark names, and a file that does; read as text, so that nothing is imported."""
     found = {}
     for path in sorted((REPOSITORY / "tests").rglob("test_*.py")):
         if path != Path(__file__).resolve():
@@ -29,7 +29,7 @@ def marked() -> dict[str, str]:
 
 
 def test_every_mark_names_a_line() -> None:
-    """Break: a typing error in a mark; it would prove nothing."""
+    """Break: make a typo in a mark; it would prove nothing."""
     known = read_requirements()
     named = marked()
     assert named, "the marks were not found"
@@ -37,7 +37,7 @@ def test_every_mark_names_a_line() -> None:
 
 
 def test_the_documents_read() -> None:
-    """Break: an id that is used twice, or a row without a promise."""
+    """Break: use an id twice, or write a row without a promise."""
     lines = read_requirements(FOLDER)
     assert len(lines) > 100
     assert all(line.promise for line in lines.values())
@@ -82,7 +82,7 @@ def test_a_line_stands_with_its_tests(outcomes: list[str], result: str) -> None:
 
 
 def run_pytest(folder: Path, text: str, *args: str) -> "subprocess.CompletedProcess[str]":
-    """pytest with the plugin, on a test file of our own."""
+    """pytest with the plugin, on our own test file."""
     (folder / "test_it.py").write_text(f"import pytest\n{text}")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = req\n")
     plugin = ["-p", "tests.support.requirements", "-p", "no:cacheprovider"]
@@ -97,7 +97,7 @@ def run_pytest(folder: Path, text: str, *args: str) -> "subprocess.CompletedProc
 
 @pytest.mark.parametrize("more", [[], ["-n", "1"]], ids=["alone", "xdist"])
 def test_outcomes_are_recorded_for_each_test(tmp_path: Path, more: list[str]) -> None:
-    """Break: look at the call only; a fixture that fails would not count. Or lose the ids under xdist."""
+    """Break: check only the call; a failing fixture would not count. Or lose the ids under xdist."""
     text = """
 @pytest.mark.req("1-002", "1-001")
 @pytest.mark.parametrize("x", [1, 2])

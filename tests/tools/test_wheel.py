@@ -1,4 +1,4 @@
-"""What is installed: the wheel holds all that the package needs, and runs by itself."""
+"""What is installed: the wheel has everything that the package needs, and runs on its own."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 import llmc
 
 TREE = Path(llmc.__file__).parent.parent.parent
-#: all that llmc asks for
+#: everything that llmc requires
 PROGRAMS = ("git", "tmux", "python3")
 
 
@@ -62,7 +62,7 @@ def test_it_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
 def test_installed_into_an_empty_environment_it_runs_the_demo(
     wheel: Path, tmp_path: Path, installer: str
 ) -> None:
-    """Break: need a package, a file or a program that an installation does not bring."""
+    """Break: need a package, a file or a program that an installation does not provide."""
     shelf = tmp_path / "shelf"
     wanted = [str(wheel), *(["uv"] if installer == "uv" else [])]
     run([sys.executable, "-m", "pip", "download", "-q", "-d", str(shelf), *wanted], dict(os.environ))

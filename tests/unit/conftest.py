@@ -1,6 +1,7 @@
 """Property tests have no deadline: on a busy machine it would only measure the machine.
 
-`make test` tries some examples of each, others every time; `make soak` many, by `--hypothesis-profile=many`.
+`make test` tries some examples of each, different ones every time; `make soak` many,
+with `--hypothesis-profile=many`.
 """
 
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""The benchmarks on a loaded machine: a slow one is no failure, and a slow program is."""
+"""The benchmarks on a loaded machine: a slow machine is not a failure, a slow program is."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from bench.report import table
 
 
 def test_a_line_that_is_half_written_is_not_read(tmp_path: Path) -> None:
-    """Break: parse every line that is there, or begin within one."""
+    """Break: parse every existing line, or start in the middle of one."""
     log = tmp_path / "events.jsonl"
     before = '{"seq": 1, "action": "agent_stopped", "event": "1-2.json"}\n'
     stopped = '{"seq": 2, "action": "agent_stopped", "event": "7000-8.json"}\n'
@@ -18,7 +18,7 @@ def test_a_line_that_is_half_written_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_limit_in_milliseconds_allows_for_a_slow_machine() -> None:
-    """Break: judge by the limit alone; or excuse what is slow on a quiet machine."""
+    """Break: judge only by the limit; or excuse a slow result on an idle machine."""
     slow = [4 * QUIET_MS] * 5
     limit = {"floor": "100 ms", "floor_ms": 100.0, "target": 1.0}
     quiet = row("b", "quiet", [390.0] * 5, **limit, pace_ms=[QUIET_MS] * 5)

@@ -1,4 +1,4 @@
-"""The documents say what the code says: generated parts are fresh, no command is missing, no link is dead."""
+"""The docs match the code: generated parts are current, no command is missing, no link is dead."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _FILE = re.compile(r"`([\w/.-]+\.py)`")
 _DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
 _WORD = re.compile(r"\w+")
 _MODULE = re.compile(r"[\w/]+\.py\b")
-#: they tell of files as they were
+#: they describe files as they were
 _HISTORY = ("CHANGELOG.md", "docs/texts.md")
 
 
@@ -62,13 +62,13 @@ def test_no_relative_link_is_dead(path: Path) -> None:
     for target in links(path):
         file, _, fragment = target.partition("#")
         place = path.parent / file if file else path
-        assert place.exists(), f"{name_of(path)} links to {target}, which is not there"
+        assert place.exists(), f"{name_of(path)} links to {target}, which does not exist"
         assert not fragment or fragment in anchors(place), f"{name_of(path)}: {target} has no such heading"
 
 
 @cache
 def modules() -> set[str]:
-    """Each module as texts name it: by its path below src/llmc or tests, or by its name alone."""
+    """Each module as texts name it: by its path below src/llmc or tests, or only by its file name."""
     found = (
         (path.name, str(path.relative_to(place))) for place in (SOURCE, TESTS) for path in place.rglob("*.py")
     )
@@ -80,7 +80,7 @@ def gone(files: Iterable[str]) -> list[str]:
 
 
 def test_every_file_a_document_names_is_there() -> None:
-    """Break: move a module and leave the map as it was."""
+    """Break: move a module and leave the map unchanged."""
     texts = {name_of(path): path.read_text() for path in DOCUMENTS if name_of(path) not in _HISTORY}
     named = {document: _FILE.findall(text) for document, text in texts.items()}
     assert named["docs/architecture.md"], "the map names files"
@@ -88,7 +88,7 @@ def test_every_file_a_document_names_is_there() -> None:
 
 
 def test_what_a_test_says_to_break_is_there() -> None:
-    """Break: rename `_of_groups` in goals/plan/plan_check.py, and leave the tests as they are."""
+    """Break: rename `_of_groups` in goals/plan/plan_check.py, and leave the tests unchanged."""
     known = {word for path in SOURCE.rglob("*.py") for word in _WORD.findall(path.read_text())}
     wrong = {}
     for path in TESTS.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""Code that works in worktrees changes files there through base/inside.py, which follows no link of an agent."""
+"""Code in worktrees changes files through base/inside.py, which follows no link of an agent."""
 
 import ast
 from collections import defaultdict
@@ -20,7 +20,7 @@ WORK_THERE = (
     ),
 )
 
-#: what changes, moves, copies or walks by a path, and follows the links in it: of modules, as methods, and of llmc
+#: what changes, moves, copies or walks by path, and follows links in it: of modules, as methods, and of llmc
 OF_MODULES = {
     "os": "chmod link makedirs mkdir remove removedirs rename renames replace rmdir symlink truncate unlink utime walk",
     "shutil": "copy copy2 copyfile copymode copystat copytree move rmtree",
@@ -33,7 +33,7 @@ FUNCTIONS = {"append_line", "rewrite", "write_atomic"}
 
 #: such calls on places that no contained agent can replace, by function
 ON_OUR_OWN = {
-    # files of llmc beside a slot, and git's entry of a slot in the clone
+    # llmc's files beside a slot, and git's entry of a slot in the clone
     "landing/slots.py:taken": "touch unlink",
     "landing/slots.py:_exactly": "touch unlink unlink",
     "landing/slots.py:clear_away": "unlink",
@@ -43,17 +43,17 @@ ON_OUR_OWN = {
     "landing/validation.py:base_passes": "write_atomic",
     # a directory that only llmc writes
     "landing/merging.py:_write": "rename touch write_bytes",
-    # exclude lists, which are read-only for agents, and what llmc keeps with the git directory
+    # exclude lists, which are read-only for agents, and what llmc keeps in the git directory
     "repo/copied_files.py:_add_lines": "mkdir write_atomic",
     "repo/copied_files.py:copy_files": "write_atomic",
     "repo/copied_files.py:_copy": "shutil.copy2 unlink",
     "repo/provision.py:set_up": "unlink write_atomic",
     "repo/provision.py:_say_once": "append_line",
-    # names that nobody can guess, where git writes them
+    # unguessable names, where git writes them
     "repo/trash.py:_drop_index": "unlink",
-    # Serena's own list, in the home of the user
+    # Serena's own list, in the user's home
     "repo/serena.py:_change_list": "mkdir write_atomic",
-    # the output of a command, in a directory of llmc
+    # the output of a command, in one of llmc's directories
     "repo/user_commands.py:run_in_slot": "unlink",
     # the directory around the worktrees, and a name directly in a worktree
     "repo/worktrees.py:_add": "mkdir",
@@ -63,17 +63,17 @@ ON_OUR_OWN = {
     "workers/nuke.py:_keep_submodules": "os.rename",
     "workers/nuke.py:_prune": "unlink",
     "workers/nuke.py:_forget": "unlink",
-    # a copy in a directory of the user
+    # a copy in a user's directory
     "workers/restore.py:restore_directory": "mkdir os.rename unlink",
     "workers/restore.py:prune_by_itself": "write_atomic",
 }
 
-#: what calls itself for each level of a tree, or opens a file for each
+#: what recurses for each level of a tree, or opens a file for each
 RECURSIVE = {"copytree", "fwalk", "rglob", "rmtree"}
 
 #: such calls on trees that no agent and no check wrote, by module
 SHALLOW = {
-    # a clone that is being made, repositories that llmc makes, and git's entry of a worktree that was not contained
+    # a clone or repositories that llmc is creating, and git's entry of a worktree that was not contained
     "repo/setup.py": "rmtree",
     "repo/own_repos.py": "copytree copytree rmtree rmtree rmtree",
     # scratch directories with the scripted agent, and databases
@@ -87,7 +87,7 @@ SHALLOW = {
 
 
 def calls(module: str) -> Iterator[tuple[str, str]]:
-    """Function and call, of each call in a module that uses a path, and no open directory."""
+    """Function and call, for each call in a module that uses a path instead of an open directory."""
     for function in ast.walk(ast.parse((SOURCE / module).read_text())):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -109,7 +109,7 @@ def by_path(node: ast.Call) -> str:
 
 
 def test_files_of_agents_are_changed_by_open_directories() -> None:
-    """A new call goes through base/inside.py; on a place of llmc's own it is listed above, with that place.
+    """A new call goes through base/inside.py; on llmc's own places it is listed above, with that place.
 
     Seen to fail for: `os.unlink(worktree / name)` in `trash.remove_untracked`.
     """
@@ -129,6 +129,9 @@ def recursive(module: Path) -> str:
 
 
 def test_trees_of_agents_are_walked_and_removed_at_any_depth() -> None:
-    """A new call goes through base/inside.py or `remove_tree`. Seen to fail for: `shutil.rmtree` in `nuke._forget`."""
+    """A new call goes through base/inside.py or `remove_tree`.
+
+    Seen to fail for: `shutil.rmtree` in `nuke._forget`.
+    """
     found = {str(path.relative_to(SOURCE)): recursive(path) for path in sorted(SOURCE.rglob("*.py"))}
     assert {module: names for module, names in found.items() if names} == SHALLOW

@@ -1,4 +1,4 @@
-"""Fault points: every one that is named is there, and a wrong name is an error."""
+"""Fault points: every named one exists, and a wrong name is an error."""
 
 import ast
 import os
@@ -46,7 +46,7 @@ def test_every_step_in_the_table_is_in_the_code_and_the_other_way_round() -> Non
     """Break: a new fault_step("x.y") without a line in STEPS, or a line without a step."""
     steps, points = named_in_the_code()
     for name in {name for name, _ in points} - steps:
-        assert {(name, "before"), (name, "after")} <= points, f"{name} has one side only"
+        assert {(name, "before"), (name, "after")} <= points, f"{name} has only one side"
     assert steps | {name for name, _ in points} == set(faults.STEPS)
 
 
@@ -64,7 +64,7 @@ def test_every_step_in_the_table_is_in_the_code_and_the_other_way_round() -> Non
     ],
 )
 def test_a_bad_fault_is_a_usage_error_at_the_first_point(monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
-    """A typing error must not make a crash test pass. Break: check a fault only at its own step."""
+    """A typo must not make a crash test pass. Break: check a fault only at its own step."""
     monkeypatch.setenv("LLMC_FAULT", spec)
     with pytest.raises(UsageError) as caught:
         point("intake.apply", "before")
@@ -74,7 +74,7 @@ def test_a_bad_fault_is_a_usage_error_at_the_first_point(monkeypatch: pytest.Mon
 
 
 def test_fail_strikes_once_on_its_side_and_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: count once for each fault of the list instead of once for each pass."""
+    """Break: count once per fault of the list instead of once per pass."""
     monkeypatch.setenv(
         "LLMC_FAULT", "accept.land:after:fail:2,accept.land:after:fail:1,state.write:before:fail"
     )
@@ -94,7 +94,7 @@ def test_nothing_happens_without_the_variable() -> None:
 
 
 def test_a_step_that_failed_by_itself_is_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: the point `after` in a finally."""
+    """Break: put the point `after` into a finally."""
     monkeypatch.setenv("LLMC_FAULT", "accept.land:after:fail")
     with pytest.raises(ZeroDivisionError), step("accept.land"):
         _ = 1 / 0

@@ -1,4 +1,4 @@
-"""The commands that llmc names in what it says: the same thing has one form wherever it is said."""
+"""The commands that llmc's messages name: the same thing has one form everywhere."""
 
 import ast
 import re
@@ -13,14 +13,14 @@ from llmc.cli.app import cli
 from tests.support.command_tree import context
 
 SOURCE = Path(__file__).parents[2] / "src" / "llmc"
-#: the command line that the supervisor itself runs, and what is said of it
+#: the command line that the supervisor itself runs, and texts about it
 OF_THE_SUPERVISOR = "supervisor/daemon_process.py"
-#: stands for what is only known when it is said
+#: stands for what is only known at run time
 FILLED = "FILLED"
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Every text in a file but for docstrings, which describe a command and send nobody to run it."""
+    """Every text in a file except docstrings, which describe a command but do not tell anyone to run it."""
     text = path.read_text()
     tree = ast.parse(text if "llmc " in text else "")
     described = {
@@ -41,7 +41,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 @cache
 def said_in_source() -> list[tuple[str, str]]:
-    """Where it is said, and what."""
+    """Where a text is, and what it says."""
     return [
         (f"{path.relative_to(SOURCE)}:{line}", said)
         for path in sorted(SOURCE.rglob("*.py"))
@@ -68,7 +68,7 @@ def test_how_to_start_an_agent_is_said_by_its_record() -> None:
 
 
 def test_what_starts_the_daemon_gives_the_terminal_back_wherever_it_is_named() -> None:
-    """Break: `next: llmc up` in one place, `llmc up --detach` in another: the first keeps the person's terminal."""
+    """Break: `next: llmc up` in one place, `llmc up --detach` in another: the first blocks the terminal."""
     other = [
         f"{where}: {said}"
         for where, said in said_in_source()
@@ -78,12 +78,12 @@ def test_what_starts_the_daemon_gives_the_terminal_back_wherever_it_is_named() -
     assert other == []
 
 
-#: a command line ends where the quote does; without quotes at punctuation, or where another begins
+#: a command line ends at its quote; without quotes at punctuation, or where another starts
 QUOTED = re.compile(r"([`'])(llmc(?: [^`]*?)?)\1(?!\w)")
 BARE = re.compile(
     r"(?<![\w`'/.-])llmc (?:[^,;:()`\n]|`[^`]*`)*?(?=[,;:()`\n]|[.] |[.]$| && | or | and |   |$)"
 )
-#: what may stand for an argument where no quote says that it is one
+#: what may stand for an argument without quotes
 ARGUMENT = re.compile(rf"-|[A-Z]{{2,}}|.*{FILLED}|[\"'.]|\d|\w+[.=]\w+|adam$")
 
 
@@ -95,7 +95,7 @@ def command_lines(said: str) -> Iterator[list[str]]:
 
 
 def _without_prose(words: list[str]) -> list[str]:
-    """Up to the first word that is neither a command, nor an option or its value, nor an argument."""
+    """Up to the first word that is not a command, an option, its value, or an argument."""
     command, at = _command(words[1:])
     takes = {name for one in command.params if not getattr(one, "is_flag", True) for name in one.opts}
     kept = words[: 1 + at]
@@ -118,7 +118,9 @@ def _command(words: list[str]) -> tuple[click.Command, int]:
 
 
 def wrong_with(words: list[str]) -> str:
-    """Why a command line would be refused before it does anything; "" if it would not. What is left out counts as filled."""
+    """Why a command line would be refused before it does anything; "" if it would not.
+    Placeholders count as values.
+    """
     command, at = _command(words[1:])
     if at == 0 and words[1:2] and words[1] != FILLED and not words[1].startswith("-"):
         return f"there is no command {words[1]}"
@@ -140,7 +142,7 @@ def wrong_with(words: list[str]) -> str:
 
 
 def test_every_command_that_is_named_could_be_run() -> None:
-    """Break: `llmc events adam`: that argument does not exist; an option that was renamed; a command that is gone."""
+    """Break: `llmc events adam`: that argument does not exist; a renamed option; a removed command."""
     wrong = [
         f"{where}: {' '.join(words)}: {why}"
         for where, said in said_in_source()

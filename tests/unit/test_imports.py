@@ -1,4 +1,4 @@
-"""What the hot commands load. They are called thousands of times; every module is paid for each time."""
+"""What the fast commands import. They run thousands of times, and pay for every module each time."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 
-#: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
+#: modules that `llmc status --json` imports today, with some room; Python itself imports about 30 of them
 MOST = 96
-#: modules of ours that `llmc accept` loads before it does anything, and some room
+#: our modules that `llmc accept` imports before it does anything, with some room
 MOST_OF_ACCEPT = 100
 
 HEAVY = {
@@ -53,12 +53,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def imported(root: Path, *args: str) -> tuple[str, set[str]]:
-    """What a command line printed, and every module it loaded."""
+    """What a command line printed, and every module it imported."""
     return loaded("-m", "llmc", "--root", str(root), *args)
 
 
 def loaded(*argv: str) -> tuple[str, set[str]]:
-    """What a Python printed, and every module it loaded."""
+    """What a Python process printed, and every module it imported."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *argv], capture_output=True, text=True, timeout=60
     )
@@ -68,7 +68,7 @@ def loaded(*argv: str) -> tuple[str, set[str]]:
 
 
 def below(modules: set[str], names: set[str]) -> set[str]:
-    """Those that are one of the names, or inside one."""
+    """Modules that have one of the names, or are inside one."""
     return {module for module in modules if any(f"{module}.".startswith(f"{name}.") for name in names)}
 
 
@@ -87,7 +87,7 @@ def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
 
 
 def test_a_running_agent_is_asked_with_little() -> None:
-    """Break: ask the table of agents in agents/glance.py, or give the status file a model."""
+    """Break: use the table of agents in agents/glance.py, or give the status file a model."""
     hot = (
         "import llmc.cli.fast, llmc.api.seeing, llmc.agents.glance as one; one.glance('scripted', '/none', 1)"
     )
@@ -99,7 +99,7 @@ def test_a_running_agent_is_asked_with_little() -> None:
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_load_next_to_nothing(option: str) -> None:
-    """Break: ask click for them, or import cli/fast.py at the top of cli/commands.py."""
+    """Break: use click for them, or import cli/fast.py at the top of cli/commands.py."""
     out, modules = loaded("-m", "llmc", option)
     assert "llmc" in out
     assert below(modules, HEAVY | {"subprocess", "shutil", "textwrap"}) == set()
@@ -119,7 +119,9 @@ def test_the_status_for_people_loads_no_click_and_no_goals(root: Path) -> None:
 
 
 def test_an_accept_loads_only_what_lands() -> None:
-    """Break: import click in cli/accept_work.py, daemon/chores.py in api/acceptance.py, or the typist in landing/rebase.py."""
+    """Break: import click in cli/accept_work.py, daemon/chores.py in api/acceptance.py,
+    or the typist in landing/rebase.py.
+    """
     _, modules = loaded("-c", "import llmc.cli.accept_work, llmc.landing.accept")
     unwanted = {
         "click",
@@ -173,7 +175,7 @@ def test_each_command_loads_only_its_own_module(root: Path) -> None:
 
 
 def test_a_screen_of_a_fleet_does_not_load_the_driver(root: Path) -> None:
-    """Break: import psycopg where a module begins; the first frame of every screen would wait for it."""
+    """Break: import psycopg at the top of a module; the first frame of every screen would wait for it."""
     (root / "config.toml").write_text(
         '[repo]\nsource = "/none"\n[fleet]\ndatabase = "postgresql://llmc@/x?host=/nowhere"\n'
     )

@@ -1,10 +1,10 @@
-"""The order of the tests for several workers: none is lost, and each part begins with slow ones."""
+"""The order of the tests for several workers: none is lost, and each part starts with slow ones."""
 
 from tests.support.order import by_file, in_parts
 
 
 def test_every_part_begins_with_its_share_and_nothing_is_lost() -> None:
-    """Break: cut the list before the quick tests are spread; the first workers would have all of the slow ones."""
+    """Break: cut the list before the quick tests are spread; the first workers would get the slow ones."""
     slow = [(5, ["a1", "a2"]), (9, ["b1"]), (4, ["c1", "c2", "c3"])]
     quick = [f"q{number}" for number in range(10)]
     found = in_parts([slow, [(1, ["t1"])]], quick, 2)

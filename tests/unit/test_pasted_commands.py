@@ -1,4 +1,6 @@
-"""Commands that a person may paste from what llmc says: what is filled in is one word of the shell, whatever an agent named so."""
+"""Commands that a user may paste from llmc's messages:
+each filled-in value is one shell word, whatever it is.
+"""
 
 import ast
 import re
@@ -15,19 +17,19 @@ from llmc.config.options import check_node, check_worker_name, is_auto_name
 from llmc.repo.git import WaitsForPipe
 
 SOURCE = Path(llmc.__file__).parent
-#: scripts of agents and remedies in a scratch root, which llmc itself runs; and what changes elsewhere at this time
+#: scripts of agents and remedies that llmc runs in a scratch root; and a module that is changing elsewhere
 LEFT_OUT = ("rehearsal/drills/", "rehearsal/sample.py", "repo/submodules.py")
 
-#: programs that llmc names, where a command line begins; of git what takes names, and the commands of llmc anywhere
+#: programs that llmc names, where a command line starts; for git, what takes names; llmc commands anywhere
 _BEGINS = r"(?:^|`|: |\b[Rr]un |&& |  )"
 _PROGRAMS = r"(?:sudo )?(?:rm|mv|cp|cd|cat|less|chown|chmod|kill|ssh) |export [A-Z_]+="
 _GIT = r"git (?:-C|ls-remote|push|fetch|log|show|diff|merge|revert|reflog|switch|checkout|submodule) "
 _LLMC = rf"llmc (?:--[a-z]|(?:{'|'.join(COMMANDS)})\b)"
-#: up to where it ends
+#: up to its end
 LINE = re.compile(
     rf"({_BEGINS}(?:{_PROGRAMS}|{_GIT})|(?<![\w./-]){_LLMC})((?:[^`;,()\n]|\$\([^)]*\))*)", re.MULTILINE
 )
-#: such expressions are no names, or names that need no quotes (see below)
+#: expressions that are not names, or names that need no quotes (see below)
 SAFE = {
     "numbers, and words of llmc": r"2 \* .*|by|verb|pid|by\.split\(\)\[1\]|done\.returncode|because|command|why",
     "commits": r"(?:.*\.)?commit(?:\[:12\])?|before\.commit\[:12\]",
@@ -51,7 +53,7 @@ def is_quoted(node: ast.expr, quoted: set[str]) -> bool:
 
 
 def filled(path: Path) -> Iterator[tuple[str, str]]:
-    """Where a command line is said with something unquoted filled in, and what that is."""
+    """Where a message names a command line with an unquoted value, and that value."""
     tree = ast.parse(path.read_text())
     given = (node for node in ast.walk(tree) if isinstance(node, ast.Assign) and is_quoted(node.value, set()))
     quoted = {name.id for node in given for name in node.targets if isinstance(name, ast.Name)}
@@ -69,9 +71,10 @@ def filled(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_what_is_filled_into_a_command_is_quoted() -> None:
-    """Paths, branches, addresses, task ids and typed text need quotes; a new kind of name that does not is listed above.
+    """Paths, branches, addresses, task ids and typed text need quotes; other kinds of names are listed above.
 
-    Seen to fail for: `rm '{path}'`, where a directory is named `a'$(cmd)'b`, and `llmc tasks show {task}` for a file `$(cmd).json`.
+    Seen to fail for: `rm '{path}'` with a directory named `a'$(cmd)'b`,
+    and `llmc tasks show {task}` for a file `$(cmd).json`.
     """
     safe = re.compile("|".join(SAFE.values()))
     found = [
@@ -84,7 +87,7 @@ def test_what_is_filled_into_a_command_is_quoted() -> None:
     assert found == []
 
 
-#: the rules of names that stand in commands without quotes
+#: the rules for names that are in commands without quotes
 NAMES: dict[str, Callable[[str], bool]] = {
     "worker": lambda name: check_worker_name(name) is None or is_auto_name(name),
     "node": lambda name: check_node(name) is None,
@@ -93,7 +96,7 @@ NAMES: dict[str, Callable[[str], bool]] = {
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_names_that_are_not_quoted_need_no_quotes(kind: str) -> None:
-    """Break: allow a character in such names that the shell takes for more."""
+    """Break: allow a character in such names that has a meaning in the shell."""
     odd = [chr(code) for code in (*range(0x20), 0x7F, 0xA0, 0xE9, 0x2028)]
     tried = [f"a{char}1" for char in (*string.printable, *odd)] + [f"{char}a1" for char in string.punctuation]
     taken = [name for name in tried if NAMES[kind](name)]
@@ -103,7 +106,7 @@ def test_names_that_are_not_quoted_need_no_quotes(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["a'$(touch pwned)'b", "a b", "$(x)", "-rf"])
 def test_a_pipe_is_removed_by_the_command_that_is_named(name: str) -> None:
-    """Break: put the path between quotes of our own."""
+    """Break: put the path between our own quotes."""
     hint = WaitsForPipe(Path("/root of mine/w1"), f"{name}/.gitignore").hint
     assert hint is not None
     assert shlex.split(hint.partition(": ")[2]) == ["rm", f"/root of mine/w1/{name}/.gitignore"]

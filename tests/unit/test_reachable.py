@@ -1,4 +1,4 @@
-"""Every name of the package is reached from something that a person or an agent can run. Tests do not count."""
+"""Every name of the package is reached from something that a user or an agent can run. Tests do not count."""
 
 from pathlib import Path
 
@@ -30,24 +30,24 @@ ALLOWED = {
     # compared as a whole, with a new one
     "llmc.records.task_ledger._Sum.inode",
     "llmc.records.task_ledger._Sum.rules",
-    # of documented files, for who reads them: state.json, and the verdict of the canary
+    # fields of documented files, for their readers: state.json, and the verdict of the canary
     "llmc.records.state.State.active_task_ids",
     "llmc.records.state.State.overseer_active",
     "llmc.records.state.State.patrol_last_run_unix",
     "llmc.doctor.rules.canary_verdict.Verdict.probes",
-    # a value that a planner may give
+    # a value that a planner may return
     "llmc.goals.plan.plan.RiskLevel.MED",
     # scripts/make-docs prints it
     "llmc.rehearsal.drills.model.Drill.instead_of",
-    # says which problems the schema has to find too: the two are compared with each other
+    # says which problems the schema must find, too: the two are compared with each other
     "llmc.goals.plan.plan_check.Problem.of_shape",
-    # what --reply-thread and --reply-account said: kept with the goal, for who reads it there
+    # the values of --reply-thread and --reply-account: stored with the goal, for its readers
     "llmc.goals.model.DeliveryContext.account",
     "llmc.goals.model.DeliveryContext.thread",
 }
 
 
-#: what textual calls or reads by its name
+#: what textual calls or reads by name
 TEXTUAL = {
     *("on_event", "on_lines_clicked"),
     *("DEFAULT_CSS", "AUTO_FOCUS", "BINDINGS", "CSS_PATH", "ENABLE_COMMAND_PALETTE"),
@@ -70,11 +70,11 @@ def test_every_name_is_reached_from_a_command() -> None:
     )
     dead, stale = set(unreached) - ALLOWED, ALLOWED - set(unreached)
     assert not dead, f"only tests reach these; connect or remove them: {sorted(dead)}"
-    assert not stale, f"reached, or gone; take them out of ALLOWED: {sorted(stale)}"
+    assert not stale, f"reached, or gone; remove them from ALLOWED: {sorted(stale)}"
 
 
 def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
-    """Break: count a use by what is dead itself, by a local variable of that name, or by an import alone."""
+    """Break: count a use by dead code, by a local variable of that name, or by an import alone."""
     package = tmp_path / "p"
     package.mkdir()
     files = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import llmc
 
 TREE = Path(llmc.__file__).parent
-#: Names that stand for the same thing in each folder: a folder's pure rules, its decision, its structs, the parts of an agent.
+#: Names that mean the same in each folder: its pure rules, its decision, its structs, the parts of an agent.
 SHARED = {"__init__", "__main__", "rules", "decide", "model", "kind", "client", "screen", "glance"}
 MOST_LINES = 600
 

@@ -146,7 +146,7 @@ def test_a_message_without_a_tool_left_follows_after_the_stop(pane: Pane) -> Non
     pane.start()
     pane.send("@sleep 1.5\n@say first")
     pane.wait_status("busy")
-    pane.wait_hook("UserPromptSubmit", 1)  # receipts of two at once come in any order
+    pane.wait_hook("UserPromptSubmit", 1)  # two receipts at once come in any order
     pane.send("second")
     pane.wait_hook("UserPromptSubmit", 2)
     pane.send("third")
@@ -255,7 +255,7 @@ def test_escape_twice_clears_the_box_and_opens_a_dialog_on_an_empty_one(pane: Pa
 
 
 def test_a_panel_that_is_asked_for_too_early_opens_when_the_work_ends(pane: Pane, tmp_path: Path) -> None:
-    """The agent says `idle` a moment before its work has ended. Break: drop the panel while it is busy."""
+    """The agent reports `idle` a moment before its work is over. Break: drop the panel while it is busy."""
     pane.start()
     pane.send(f"@sh while ! test -e {tmp_path}/go; do sleep 0.02; done")
     pane.wait_status("busy")

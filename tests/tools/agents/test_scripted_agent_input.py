@@ -1,4 +1,4 @@
-"""Keys and the composer, without a terminal: every way of cutting the input gives the same presses."""
+"""Keys and the composer, without a terminal: however the input is split, the key presses are the same."""
 
 import itertools
 

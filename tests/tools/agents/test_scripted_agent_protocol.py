@@ -1,4 +1,4 @@
-"""The scripted agent's files and payloads have the real client's shape (key sets as sampled from 2.1.197 and 2.1.325)."""
+"""The scripted agent's files and payloads have the real client's keys (sampled from 2.1.197 and 2.1.325)."""
 
 import json
 import subprocess
@@ -75,7 +75,7 @@ def pane(tmp_path: Path) -> Iterator[Pane]:
 
 
 def agent(pane: Pane, *flags: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """The agent without a terminal: for what it refuses."""
+    """The agent without a terminal, to test its refusals."""
     command = [sys.executable, "-P", "-m", "llmc.agents.scripted", *flags]
     return subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""What `llmc uninstall` lists as work that is nowhere else, what it takes back outside of the root, and what it leaves."""
+"""What `llmc uninstall` lists as unsaved work, what it removes outside the root, and what it leaves."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def listed(project: Project) -> list[str]:
 
 
 def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, source: Repo) -> None:
-    """Break: look at the default branch of the source only; what was restored or picked is listed for ever."""
+    """Break: check only the source's default branch; restored or picked work would be listed forever."""
     record, worktree = add_worker(project)
     worktree.commit("b.txt", "b\n")
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
@@ -49,7 +49,7 @@ def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, sou
     assert listed(project) == []
     worktree.commit("c.txt", "c\n")
     assert listed(project) == ["w1: unlanded commits"]
-    source.commit("d.txt", "d\n")  # so that what is picked is another commit
+    source.commit("d.txt", "d\n")  # so that the picked commit is another one
     with project.worker_lock("w1"):
         picked = pick.pick(project, "w1", "picked")
     assert picked.commit != worktree.head()
@@ -66,7 +66,7 @@ def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, sou
 
 
 def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
-    """Break: leave out files that git does not track, a task in progress, or goals that are not over."""
+    """Break: leave out untracked files, a task in progress, or open goals."""
     _, worktree = add_worker(project)
     assert listed(project) == []
     goal = planning.create(project, new_goal("Import"), None).view.goal
@@ -84,7 +84,7 @@ def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
 
 
 def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> None:
-    """Break: one piece of advice for all: `pick` refuses files without a commit, `accept` a worker that is offline."""
+    """Break: give the same advice for all: `pick` refuses uncommitted files, `accept` an offline worker."""
     _, worktree = add_worker(project)
 
     def save() -> str:
@@ -96,7 +96,7 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
             reset.reset_worker(project, "w1")
         (entry,) = uninstall.work_in(project)
         command, _, name = entry.save.rpartition(" ")
-        assert command == "llmc trash restore", "what is left is in the trash, with its own command"
+        assert command == "llmc trash restore", "the rest is in the trash, with its own command"
         restore.restore_branch(project, restore.find(project.root, name), None)
         assert listed(project) == []
 
@@ -119,7 +119,7 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
 
 
 def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Project, source: Repo) -> None:
-    """Break: believe the name of a pin; or look at the branch only, which may have changed since."""
+    """Break: trust a pin's name; or check only the branch, which may have changed since."""
     record, worktree = add_worker(project)
 
     def pinned(name: str, why: str, *, dirty: bool = False) -> None:
@@ -145,7 +145,7 @@ def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Proj
 def test_the_trust_of_the_checkout_goes_or_is_named(
     project: Project, source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    """Break: leave the entry and do not name it; or take out one that others need."""
+    """Break: leave the entry without naming it; or remove one that others need."""
     monkeypatch.setenv("HOME", str(tmp_path))
     set_value(project.root.config, "defaults.agent", "claude")
     project = setup.new_project(project.root)

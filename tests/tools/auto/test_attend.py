@@ -1,4 +1,4 @@
-"""What an auto worker needs is done step by step, and never over and over."""
+"""An auto worker's next steps are done one by one, and never over and over."""
 
 import os
 import signal
@@ -43,7 +43,10 @@ def run_of(project: Project, worker: str) -> Run:
 def test_an_agent_that_is_killed_at_its_delivery_has_crashed(
     scripted: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after the worktree was made ready, before a key. Break: GiveUp(AGENT) for a refusal by a dead pane."""
+    """Killed after its worktree was ready, before a key was typed.
+
+    Break: GiveUp(AGENT) for a refusal by a dead pane.
+    """
     fleet = set_up(scripted)
     fleet.up("--auto", "--concurrency", "1")
     wait_until(lambda: fleet.status("auto-1")["status"] == "idle")
@@ -71,7 +74,7 @@ def test_an_agent_that_is_killed_at_its_delivery_has_crashed(
 
 
 def test_a_hold_that_comes_while_a_task_is_chosen(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: look at `held` only before the task is chosen; the held worker is given it all the same."""
+    """Break: check `held` only before the task is chosen; the held worker gets it anyway."""
     fleet = set_up(scripted)
     fleet.up("--auto", "--concurrency", "1")
     wait_until(lambda: fleet.status("auto-1")["status"] == "idle")
@@ -91,12 +94,12 @@ def test_a_hold_that_comes_while_a_task_is_chosen(scripted: Fleet, monkeypatch: 
         auto.attend(run, project, "auto-1", Clock(now_unix()))
     assert fleet.events("task_assigned") == []
     assert [row["reason"] for row in fleet.events("task_released")] == ["auto-1 is on hold"]
-    assert run.queue.count_ready() == 1, "for anybody else, and not charged"
+    assert run.queue.count_ready() == 1, "free for any worker, and not charged"
     assert project.store.worker("auto-1").assignment is None
 
 
 def test_a_nudge_that_meets_a_draft_was_not_tried(scripted: Fleet) -> None:
-    """Break: count it as an error; the ladder would go on to the next step for a person's half sentence."""
+    """Break: count it as an error; the ladder would advance because of the user's half sentence."""
     scripted.set_up("adam", config={"auto.task_list_id": "plan"})
     scripted.up()
     project = open_project(str(scripted.root))
@@ -115,7 +118,7 @@ def test_a_nudge_that_meets_a_draft_was_not_tried(scripted: Fleet) -> None:
 def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(
     scripted: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave the comparison with the step before out of `attend`; it never returns."""
+    """Break: leave the comparison with the previous step out of `attend`; it never returns."""
     scripted.set_up("adam", config={"auto.task_list_id": "plan"})
     project = open_project(str(scripted.root))
     with project.store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""A list of prices from the web: a server on 127.0.0.1."""
+"""A price list from the web: a server on 127.0.0.1."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ def address() -> Iterator[str]:
 
 
 def test_a_file_is_fetched_and_a_failure_is_said(address: str) -> None:
-    """Break: take the page of an error for the file, or cut what is too large."""
+    """Break: take an error page as the file, or truncate what is too large."""
     assert download(f"{address}/prices.json", 1000) == BODY
     with pytest.raises(LlmcError, match=r"cannot fetch .*: Not Found"):
         download(f"{address}/other", 1000)

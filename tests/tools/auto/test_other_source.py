@@ -1,4 +1,4 @@
-"""Auto mode on tasks that are in no file: they are given out, landed and given back through the source alone."""
+"""Auto mode with tasks that are in no file: assigned, landed and released through the source alone."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_tasks_in_memory_are_given_out_landed_and_released(
     run, clock = run_of(project, "auto-1"), Clock(now_unix())
 
     def look() -> str:
-        """As its lane does; the task it is at then."""
+        """As its lane does; returns its task afterwards."""
         with project.worker_lock("auto-1"):
             finish_interrupted(project, "auto-1")
             auto.attend(run, project, "auto-1", clock)
@@ -61,7 +61,7 @@ def test_tasks_in_memory_are_given_out_landed_and_released(
         "pending",
     ]
     assert (memory.books().claims, project.store.worker("auto-1").assignment) == ({}, None)
-    assert run.queue.take_next("auto-2", ()) is not None, "anybody can go on with it"
+    assert run.queue.take_next("auto-2", ()) is not None, "any worker can continue it"
     assert list(task_dir(fleet).glob("*.json")) == [], "and no task was ever in a file"
     assert not project.root.tasks_ledger.exists()
     assert [row["task_id"] for row in fleet.events("task_completed")] == [one.id, two.id]

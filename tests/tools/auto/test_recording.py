@@ -1,4 +1,4 @@
-"""Tokens in transcripts become events, each exactly once, wherever llmc is killed; and the sums of them."""
+"""Tokens in transcripts become events, each exactly once, wherever llmc is killed; and their sums."""
 
 import itertools
 import json
@@ -68,7 +68,7 @@ class Desk:
         return self.root.path / "projects" / f"{session}.jsonl"
 
     def say(self, session: str, output: int, model: str = "claude-opus-4-8", subagent: str = "") -> None:
-        """A message of the client's shape, one row for each of its two blocks."""
+        """A message in the client's format, one row for each of its two blocks."""
         path = self.transcript(session)
         if subagent:
             path = path.with_suffix("") / "subagents" / f"agent-{subagent}.jsonl"
@@ -94,7 +94,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """In memory where that is possible: a kill does not care, and fsync costs 10 ms."""
+    """In memory if possible: a kill does not care, and fsync costs 10 ms."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path)
     with tempfile.TemporaryDirectory(prefix="llmc-t-", dir=memory) as directory:
         yield Desk(Path(directory))
@@ -102,7 +102,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.req("5-001")
 def test_an_event_for_each_model_with_what_is_new(desk: Desk) -> None:
-    """Break: leave the subagents out, or emit the totals instead of what is new."""
+    """Break: leave the subagents out, or emit the totals instead of the difference."""
     desk.converse("c1", "7")
     assert record_usage(desk.project, "auto-1") == Spent()
     assert desk.rows() == []
@@ -131,12 +131,12 @@ def test_an_event_for_each_model_with_what_is_new(desk: Desk) -> None:
 
 @pytest.mark.req("5-001", "5-003")
 def test_a_new_task_is_a_new_conversation_with_a_sum_of_its_own(desk: Desk) -> None:
-    """Break: return the sum of the conversation before, or leave its last message out."""
+    """Break: return the sum of the previous conversation, or leave its last message out."""
     meters = Meters()
     desk.converse("c1", "7")
     desk.say("c1", 10)
     record_usage(desk.project, "auto-1", meters)
-    desk.say("c1", 11)  # after the last look
+    desk.say("c1", 11)  # after the last check
     desk.converse("c2", "8")
     assert record_usage(desk.project, "auto-1", meters) == Spent()
     desk.say("c2", 12)
@@ -152,7 +152,7 @@ def test_a_new_task_is_a_new_conversation_with_a_sum_of_its_own(desk: Desk) -> N
 def test_a_look_at_nothing_new_reads_no_file_and_writes_none(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: open the transcript without a look at its size, or begin a transaction each time."""
+    """Break: open the transcript without checking its size, or start a transaction each time."""
     meters = Meters()
     desk.converse("c1", "7")
     desk.say("c1", 10)
@@ -177,7 +177,7 @@ def test_a_look_at_nothing_new_reads_no_file_and_writes_none(
 
 @pytest.mark.req("5-002")
 def test_transcripts_that_are_gone_or_were_replaced_count_nothing_twice(desk: Desk) -> None:
-    """Break: read a replaced file from the old offset on."""
+    """Break: continue at the old offset of a replaced file."""
     meters = Meters()
     desk.converse("c1", "7")
     desk.say("c1", 10)
@@ -189,7 +189,7 @@ def test_transcripts_that_are_gone_or_were_replaced_count_nothing_twice(desk: De
         record_usage(desk.project, "auto-1", cache)
     desk.say("c1", 5)
     copy = path.with_name("copy")
-    copy.write_text(path.read_text() + kept)  # the new message stands first
+    copy.write_text(path.read_text() + kept)  # the new message comes first
     copy.rename(path)
     for cache in (meters, None):
         assert record_usage(desk.project, "auto-1", cache).tokens.output_tokens == 15
@@ -201,7 +201,7 @@ def test_transcripts_that_are_gone_or_were_replaced_count_nothing_twice(desk: De
 
 @pytest.mark.req("5-001")
 def test_conversations_that_came_and_went_unseen_are_counted_when_the_next_is(desk: Desk) -> None:
-    """No daemon ran while somebody cleared twice. Break: `skipped` is always empty, or forgets the task."""
+    """No daemon ran while the user cleared twice. Break: `skipped` is always empty, or forgets the task."""
     desk.converse("c1")
     desk.say("c1", 1)
     record_usage(desk.project, "auto-1")
@@ -226,7 +226,7 @@ def test_conversations_that_came_and_went_unseen_are_counted_when_the_next_is(de
 
 @pytest.mark.req("5-002")
 def test_a_first_conversation_that_nobody_saw_is_counted_too(desk: Desk) -> None:
-    """Each look was killed before it was done. Break: skip nothing where no conversation is known yet."""
+    """Each check was killed before it was done. Break: skip nothing where no conversation is known yet."""
     for session, output in (("c1", 1), ("c2", 2), ("c3", 4)):
         desk.converse(session, "7")
         desk.say(session, output)
@@ -236,7 +236,7 @@ def test_a_first_conversation_that_nobody_saw_is_counted_too(desk: Desk) -> None
 
 @pytest.mark.req("5-002")
 def test_a_rebuilt_record_counts_nothing_again(desk: Desk) -> None:
-    """`doctor --rebuild` makes records that know of no usage. Break: do not ask the log in record_usage."""
+    """`doctor --rebuild` makes records without usage. Break: do not read the log in record_usage."""
     desk.converse("c1", "7")
     desk.say("c1", 10)
     record_usage(desk.project, "auto-1")
@@ -249,7 +249,7 @@ def test_a_rebuilt_record_counts_nothing_again(desk: Desk) -> None:
 
 
 def killed(act: Callable[[], Any], after_s: float | None = None) -> int | None:
-    """The exit code of a child that does this, and is killed after a time if it was not before."""
+    """The exit code of a child that does this, and is killed after a while unless it was before."""
     process = FORK.Process(target=act, daemon=True)
     process.start()
     assert process.pid is not None
@@ -266,7 +266,7 @@ def killed(act: Callable[[], Any], after_s: float | None = None) -> int | None:
 def test_a_kill_at_each_point_tells_every_token_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, point: str, side: str
 ) -> None:
-    """Break: two transactions, one for the events and one for what is counted."""
+    """Break: use two transactions, one for the events and one for the counts."""
     desk.converse("c1", "7")
     desk.say("c1", 10)
     record_usage(desk.project, "auto-1")
@@ -283,7 +283,7 @@ def test_a_kill_at_each_point_tells_every_token_once(
     assert killed(act) == -signal.SIGKILL
     monkeypatch.delenv("LLMC_FAULT")
     assert record_usage(desk.project, "auto-1").tokens.output_tokens == 40
-    with desk.store.transaction():  # whoever comes next copies events that the kill left out
+    with desk.store.transaction():  # the next run copies events that the kill left out
         pass
     told = [(row["task_id"], row["model"][:11], row["output_tokens"]) for row in desk.rows()]
     assert sorted(told) == [
@@ -314,7 +314,7 @@ def test_kills_at_random_tell_every_token_once(desk: Desk) -> None:
 
 
 def write_log(desk: Desk, *rows: tuple[float, str, int]) -> None:
-    """Events as they stand in the log: time, action, output tokens."""
+    """Events as they are in the log: time, action, output tokens."""
     with desk.root.events.open("a") as file:
         for ts, action, output in rows:
             row = {"seq": 1, "ts": ts, "action": action, "worker": "w", "reason": "", "task_id": None}
@@ -325,7 +325,7 @@ def write_log(desk: Desk, *rows: tuple[float, str, int]) -> None:
 
 @pytest.mark.req("5-010")
 def test_the_day_and_the_run_are_summed_from_the_log(desk: Desk) -> None:
-    """Break: forget `auto_started`, or take the last 24 hours for the day."""
+    """Break: forget `auto_started`, or use the last 24 hours as the day."""
     desk.root.events.parent.mkdir(exist_ok=True)
     noon = datetime(2026, 11, 15, 12).timestamp()
     midnight = day_start(noon)
@@ -357,7 +357,7 @@ def replace_config(project: Project) -> Project:
 
 @pytest.mark.req("5-010")
 def test_a_long_log_is_read_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torn line waits for its rest. Break: begin at offset 0 each time."""
+    """A torn line waits for its rest. Break: start at offset 0 each time."""
     desk.root.events.parent.mkdir(exist_ok=True)
     now = time.time()
     write_log(desk, *((now, "usage_recorded" if n % 10 == 0 else "held", 1) for n in range(20_000)))

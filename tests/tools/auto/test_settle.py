@@ -1,4 +1,4 @@
-"""At the start of auto mode, a claim whose work may have landed: the remote may not answer, and may refuse."""
+"""At the start of auto mode, a claim whose work may have landed: the remote may not answer, or refuse."""
 
 from pathlib import Path
 
@@ -36,9 +36,9 @@ def node(tmp_path: Path, bare: BareRemote) -> Node:
 def test_it_starts_and_says_why_a_worker_waits(
     bare: BareRemote, node: Node, trouble: str, of_run: bool
 ) -> None:
-    """Break: let `settle` raise, so that `up` fails; or let the worker go on before the remote has answered.
+    """Break: let `settle` raise, so that `up` fails; or let the worker continue before the remote answers.
 
-    Or forget the claim of a worker that this run does not have.
+    Or forget the claim of a worker that is not part of this run.
     """
     source, away, waits = MemoryTasks(), bare.path.with_name("away.git"), list[float]()
     key = source.key(add(source, Draft("One", "Do one")).id)

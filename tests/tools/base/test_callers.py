@@ -1,4 +1,4 @@
-"""Who runs a command, by the pane that tmux knows: also where the agent's own process has no mark."""
+"""Who runs a command, by the pane that tmux knows: even if the agent's own process has no mark."""
 
 import json
 import os
@@ -57,14 +57,14 @@ def said(answer: Path) -> str:
 
 
 def test_an_agent_without_marks_is_known_by_its_pane(server: list[str], tmp_path: Path) -> None:
-    """A wrapper may clear the variables. Break: no look at the pane in sessions/caller.py."""
+    """A wrapper may clear the variables. Break: do not check the pane in sessions/caller.py."""
     answer = tmp_path / "answer"
     subprocess.run([*server, "new-window", "-d", *launched(tmp_path, "adam", answer)], check=True)
     assert said(answer) == "worker adam 0123456789ab"
 
 
 def test_the_supervisors_agent_is_known_by_its_pane(server: list[str], tmp_path: Path) -> None:
-    """Break: the variable alone; or any pane."""
+    """Break: check only the variable; or accept any pane."""
     own, other, window = tmp_path / "own", tmp_path / "other", tmp_path / "window"
     marks = {"LLMC_WORKER": "overseer", "LLMC_INSTANCE": "0123456789ab"}
     subprocess.run([*server, "new-window", "-d", *launched(tmp_path, "overseer", own, **marks)], check=True)
@@ -78,7 +78,7 @@ def test_the_supervisors_agent_is_known_by_its_pane(server: list[str], tmp_path:
 
 
 def test_a_window_is_a_persons_and_a_job_is_nobodys(server: list[str], tmp_path: Path) -> None:
-    """Break: is_job not looked at; or every process below the server an agent's."""
+    """Break: ignore is_job; or treat every process below the server as an agent's."""
     window, job = tmp_path / "window", tmp_path / "job"
     (tmp_path / "who.py").write_text(WHO)
     subprocess.run(

@@ -1,4 +1,4 @@
-"""The output of a program that runs agents' code: bounded, in order, and out of its reach."""
+"""The output of a program that runs agents' code: bounded, in order, and protected from that code."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from llmc.base import captured, proc, processes
 from tests.support.waiting import wait_until
 
 START, END = 200_000, 10_000
-#: in two shells, so that the second prints after the first has ended
+#: in two shells, so that the second prints after the first has exited
 LIVES_ON = "setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; {command}' & while ! test -e {pid}; do sleep 0.01; done"
 
 
@@ -96,7 +96,7 @@ def test_a_long_output_needs_little_memory(log: Path) -> None:
 
 
 def test_a_program_that_prints_all_the_time_is_stopped(log: Path) -> None:
-    """Break: no look at the clock in `until`."""
+    """Break: no check of the clock in `until`."""
     done = run("yes", log, timeout_s=0.3)
     assert done.returncode == 124
     assert done.stdout.endswith("y\n\n(stopped by llmc after 0.3 s)\n")
@@ -104,7 +104,7 @@ def test_a_program_that_prints_all_the_time_is_stopped(log: Path) -> None:
 
 
 def test_a_pipe_that_is_never_empty_is_left(log: Path) -> None:
-    """Break: read until there is nothing, in `_read`: then nothing ends a program that prints faster than llmc writes."""
+    """Break: read until the pipe is empty in `_read`: a program faster than llmc's writes never ends."""
     full = log.with_name("full")
     full.write_bytes(bytes(5 << 20))
     with full.open("rb") as pipe, log.open("ab") as sink:
@@ -113,7 +113,7 @@ def test_a_pipe_that_is_never_empty_is_left(log: Path) -> None:
 
 
 def test_llmc_can_stop_meanwhile(log: Path) -> None:
-    """What was printed before is in the log. Break: no `look` in `until`, or no `finish` after an error."""
+    """Earlier output is in the log. Break: no `look` in `until`, or no `finish` after an error."""
     begun = log.with_name("begun")
     with pytest.raises(proc.ShuttingDown):
         proc.run_logged(
@@ -147,7 +147,7 @@ def test_what_it_leaves_running_is_not_waited_for(log: Path, command: str) -> No
 
 
 def test_a_program_that_closes_its_output_is_waited_for(log: Path) -> None:
-    """Break: take the end of the pipe for the end of the program."""
+    """Break: treat the end of the pipe as the end of the program."""
     done = run("echo one; exec >&- 2>&-; sleep 0.3; exit 5", log)
     assert (done.returncode, done.stdout) == (5, "one\n")
 

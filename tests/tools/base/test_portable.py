@@ -1,4 +1,4 @@
-"""The ways that need nothing of Linux alone: what they say of real processes, files and sockets."""
+"""Fallbacks that need nothing specific to Linux: what they report about real processes, files and sockets."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from llmc.base import processes, wake
 from tests.support.waiting import wait_until
 
-#: what both ways say of a process, of its ancestors and of the directory it works in
+#: what both ways report about a process, its ancestors and its working directory
 ASK = """
 import json, os, sys
 from llmc.base import callers, locks, panes, processes as p
@@ -36,7 +36,7 @@ HOLD = (
 
 
 def test_both_ways_say_the_same_of_processes(tmp_path: Path) -> None:
-    """Break: leave the marks out of portable.lineage, or take a process of another user for one without marks."""
+    """Break: leave the marks out of portable.lineage, or treat another user's process as unmarked."""
     lock = tmp_path / "daemon.lock"
     env = {**os.environ, "LLMC_INSTANCE": "portable-1"}
     argv = [sys.executable, "-c", HOLD, str(lock)]
@@ -65,7 +65,7 @@ def test_both_ways_say_the_same_of_processes(tmp_path: Path) -> None:
 def test_a_directory_that_is_looked_at_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: compare names only: a file that is written again would not be seen."""
+    """Break: compare only names: a rewritten file would go unnoticed."""
     monkeypatch.setattr(wake, "PORTABLE", True)
     monkeypatch.setattr(wake, "POLL_S", 0.005)
     folder = tmp_path / "tasks"
@@ -92,7 +92,7 @@ def test_a_directory_that_is_looked_at_again_and_again(
 
 
 def test_a_wake_up_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: drop what carries no credentials, though the system has none."""
+    """Break: drop wake-ups without credentials, although the system has none."""
     monkeypatch.setattr(wake, "PORTABLE", True)
     with wake.listen(tmp_path / "s") as sock:
         wake.wake(tmp_path / "s", "adam")

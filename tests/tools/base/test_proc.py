@@ -1,4 +1,4 @@
-"""The one door out."""
+"""The single entry point for subprocesses."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def test_bytes_that_are_not_text_survive() -> None:
 
 
 def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
-    """Breaks when only the program itself is killed: its children would go on."""
+    """Breaks when only the program itself is killed: its children would keep running."""
     pids = tmp_path / "pids"
     with pytest.raises(ToolFailed, match=r"timed out after 0\.5 s"):
         proc.run(["sh", "-c", FAMILY.format(pids=pids)], timeout_s=0.5)
@@ -49,7 +49,7 @@ def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
-    """Breaks when only timeouts kill: ^C would leave what it started."""
+    """Breaks when only timeouts kill: ^C would leave its children running."""
     pids = tmp_path / "pids"
     script = (
         "import sys; from llmc.base import proc\n"
@@ -89,7 +89,7 @@ def test_what_cannot_start_is_an_error_for_people(tmp_path: Path) -> None:
 
 
 def test_what_steers_git_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks when GIT_* is inherited, or a person's command loses their language."""
+    """Breaks when GIT_* is inherited, or a user's command loses their language."""
     monkeypatch.setenv("GIT_DIR", "/elsewhere")
     monkeypatch.setenv("GIT_INDEX_FILE", "/elsewhere/index")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -174,9 +174,10 @@ def bounded(command: str, input: bytes, most_bytes: int = 3_000_000) -> proc.Don
 
 
 def test_a_program_is_fed_while_it_talks() -> None:
-    """More than any pipe holds goes in and comes out; who does not listen to the end, or at all, is no failure.
+    """More than a pipe holds goes in and comes out; a program that stops reading,
+    or never reads, is not a failure.
 
-    Break: write all of the input before anything is read, or let a BrokenPipeError out.
+    Break: write all of the input before reading, or let a BrokenPipeError out.
     """
     data = b"0123456789abcde\n" * 65536
     done = bounded("tee /dev/stderr", data)
@@ -191,7 +192,7 @@ def test_a_program_is_fed_while_it_talks() -> None:
 
 def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
     """Breaks when one mark is enough: the client itself, or another worker's tool, would be killed."""
-    mine = f"i{os.getpid()}"  # the whole machine is looked at, and others may run this test, too
+    mine = f"i{os.getpid()}"  # it checks the whole machine, and other runs of this test may be active
     marks = [
         {"LLMC_INSTANCE": mine, "CLAUDE_CODE_CHILD_SESSION": "1"},
         {"LLMC_INSTANCE": mine},
@@ -220,7 +221,7 @@ def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 def test_a_pid_that_is_anothers_by_now_is_not_signalled() -> None:
-    """Break: os.kill by the pid alone; or no look at the parent."""
+    """Break: os.kill by pid alone; or no check of the parent."""
     innocent = subprocess.Popen(["sleep", "300"])
     try:
         mine = processes.identify(innocent.pid, parent=os.getpid())
@@ -242,7 +243,7 @@ def test_a_pid_that_is_anothers_by_now_is_not_signalled() -> None:
 
 
 def test_without_pidfds_the_start_is_still_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: fall back to os.kill without the look."""
+    """Break: fall back to os.kill without the check."""
 
     def missing(pid: int) -> int:
         raise OSError(38, "Function not implemented")

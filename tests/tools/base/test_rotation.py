@@ -1,4 +1,4 @@
-"""Logs that rotate: no line lost or torn, whoever writes, dies or reads meanwhile."""
+"""Log rotation: no line is lost or torn, whichever process writes, dies or reads in the meantime."""
 
 import json
 import os
@@ -105,14 +105,14 @@ def test_two_writers_and_two_rotators_that_are_killed_lose_and_tear_nothing(
     assert all(words[-1] == "end" and len(words) in (3, 4) for words in written), "a torn line"
     for name in ("w1", "w2"):
         found = [int(words[1]) for words in written if words[0] == name]
-        assert found == sorted(set(found)), "a line twice, or out of order"
+        assert found == sorted(set(found)), "a duplicate line, or out of order"
         sure = {int(number) for number in (tmp_path / f"{name}.said").read_text().split()}
         assert sure <= set(found), "a line is lost"
 
 
 @pytest.mark.req("7-030")
 def test_a_log_is_rotated_by_size_and_only_so_many_files_are_kept(tmp_path: Path) -> None:
-    """Break: `<=` the other way round in `_is_due`; or no `_remove_old`."""
+    """Break: reverse the `<=` in `_is_due`; or no `_remove_old`."""
     log = tmp_path / "a.log"
     for number in range(6):
         append_line(log, b"%d %s" % (number, b"x" * 50))
@@ -141,7 +141,10 @@ def test_a_kill_in_the_middle_leaves_the_log_rotated_or_not(tmp_path: Path) -> N
 
 @pytest.mark.req("7-031")
 def test_a_command_that_writes_keeps_its_log_where_it_is(tmp_path: Path) -> None:
-    """What it says later must not go to an old file. Break: run_logged with a plain open(), or `_rename` without its lock."""
+    """Its later output must not go to an old file.
+
+    Break: run_logged with a plain open(), or `_rename` without its lock.
+    """
     log, go = tmp_path / "adam.log", tmp_path / "go"
     script = f"echo first; while ! test -e {go}; do sleep 0.02; done; echo second"
     code = f"""
@@ -210,7 +213,7 @@ def _is_locked(path: Path) -> bool:
 
 @pytest.mark.req("7-034")
 def test_a_reader_goes_on_after_truncation_and_when_files_are_removed(tmp_path: Path) -> None:
-    """Break: no look at the size in `_read_on`; `_leave` without `_done`."""
+    """Break: no check of the size in `_read_on`; `_leave` without `_done`."""
     log = tmp_path / "a.log"
     reader = LogReader(str(log))
     assert reader.read() == b""
@@ -250,7 +253,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.mark.req("7-032")
 def test_events_keep_their_numbers_and_all_of_them_stay(project: Project) -> None:
-    """Break: `keep` for events.jsonl as for the others; or last_seq that looks at the newest file only."""
+    """Break: use `keep` for events.jsonl as for the others; or let last_seq read only the latest file."""
     log = project.root.events
     for number in range(40):
         with project.store.transaction() as tx:
@@ -265,7 +268,7 @@ def test_events_keep_their_numbers_and_all_of_them_stay(project: Project) -> Non
 
 @pytest.mark.req("7-033")
 def test_what_is_no_log_is_never_touched(project: Project) -> None:
-    """Break: every file of logs/ is one."""
+    """Break: treat every file in logs/ as a log."""
     logs = project.root.logs
     logs.mkdir(exist_ok=True)
     kept = ["remediation_20261115T101612.txt", "daemon.jsonl.000003", "a.log.000001", "notes.txt"]
@@ -299,7 +302,7 @@ print("before", flush=True); rotate(path, Limit(1)); follow_own_output(path); pr
 def test_logs_prints_and_follows_across_rotation(
     project: Project, ours: list["subprocess.Popen[bytes]"]
 ) -> None:
-    """Break: `--lines` from the newest file only; open the path anew at the old offset."""
+    """Break: read `--lines` only from the latest file; reopen the path at the old offset."""
     project.root.config.write_text('[repo]\nsource = "/none"\n')
     project.root.private.mkdir(exist_ok=True)
     log = project.root.log("auto")

@@ -1,4 +1,4 @@
-"""tmux on a private server: what it says, what it does not say, and what must not crash it."""
+"""tmux on a private server: what it reports, what it does not report, and what must not crash it."""
 
 import os
 import pty
@@ -30,7 +30,7 @@ NOTHING = ["true"]
 
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
-    """A socket's path may have 107 bytes only."""
+    """A socket's path may have at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="llmc-x-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
@@ -43,12 +43,12 @@ def tmux(short_dir: Path) -> Iterator[Tmux]:
 
 
 def touching(path: str) -> list[str]:
-    """A command for a pane's death; the pane's id comes behind it."""
+    """A command for a pane's death; the pane's id is appended."""
     return ["sh", "-c", f"touch '{path}'", "died"]
 
 
 def start(tmux: Tmux, session: SessionName, cwd: str, argv: list[str], died: list[str] = NOTHING) -> PaneId:
-    """A program in a pane of its own, marked with its session's name as its instance."""
+    """A program in its own pane, marked with its session's name as its instance."""
     return tmux.launch(session, cwd, argv, died, instance=f"i-{session}", worker=str(session))
 
 
@@ -63,7 +63,7 @@ def pane_of(tmux: Tmux, session: SessionName) -> Pane:
 
 
 def gone(session: SessionName) -> Pane:
-    """A pane that is not there any more."""
+    """A pane that no longer exists."""
     return Pane(PaneId("%99"), session, attached=False, dead=False, exit_code=None, pid=1, server_pid=1)
 
 
@@ -73,7 +73,7 @@ def wait_dead(tmux: Tmux, session: SessionName) -> None:
 
 @pytest.fixture
 def fake(tmux: Tmux, short_dir: Path) -> Iterator[Callable[[str], None]]:
-    """Puts a `tmux` of ours first on PATH."""
+    """Puts our own `tmux` first on PATH."""
     with pytest.MonkeyPatch.context() as patch:
 
         def install(script: str) -> None:
@@ -86,7 +86,7 @@ def fake(tmux: Tmux, short_dir: Path) -> Iterator[Callable[[str], None]]:
         yield install
 
 
-# What it says, and what it does not say.
+# What it reports, and what it does not report.
 
 
 def test_no_server_is_empty(tmux: Tmux) -> None:
@@ -100,9 +100,9 @@ def test_no_server_is_empty(tmux: Tmux) -> None:
 def test_what_is_remembered_is_that_an_agent_runs_and_no_more(
     tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: believe in memory that an agent is gone: one that another command has launched since would be offline.
+    """Break: remember that an agent is gone: one that another command has launched since would be offline.
 
-    Or leave the look at its process out: a daemon then misses the end of an agent until patrol.
+    Or do not check its process: a daemon then misses the end of an agent until patrol.
     """
     daemons = Tmux(tmux.server, remembers_s=60.0)
     start(daemons, ONE, "/", SLEEP)
@@ -141,7 +141,7 @@ def test_a_server_that_was_killed_is_empty(tmux: Tmux) -> None:
     ],
 )
 def test_a_tmux_that_fails_is_unknown(tmux: Tmux, fake: Callable[[str], None], script: str) -> None:
-    """Breaks when any "error connecting" counts as no server: every worker would be taken for dead."""
+    """Breaks when any "error connecting" counts as no server: every worker would look dead."""
     fake(script)
     assert isinstance(tmux.panes(), Unknown)
     assert isinstance(agent(tmux, ONE), Unknown)
@@ -173,7 +173,7 @@ def test_a_kill_that_fails_is_said(tmux: Tmux, fake: Callable[[str], None]) -> N
 
 
 def test_targets_are_exact(tmux: Tmux, tmp_path: Path) -> None:
-    """Breaks when the target has no `=`: with auto-1 gone, auto-10 would be killed for it."""
+    """Breaks when the target has no `=`: with auto-1 gone, auto-10 would be killed in its place."""
     start(tmux, TEN, "/", ["cat"])
     tmux.kill_session(ONE)
     assert not pane_of(tmux, TEN).dead
@@ -238,7 +238,7 @@ NASTY = [
 
 @pytest.mark.parametrize("name", NASTY)
 def test_odd_directories_and_arguments(tmux: Tmux, short_dir: Path, name: str) -> None:
-    """Breaks when `#` is not doubled (the directory's name would be expanded, or run), or a final `;` is not escaped."""
+    """Breaks when `#` is not doubled (a directory name would be expanded or run), or a final `;` is bare."""
     name = name.format(dir=short_dir).replace("/", "_") if "{dir}" in name else name
     cwd = short_dir / name
     cwd.mkdir()
@@ -265,7 +265,7 @@ def test_a_program_without_arguments_may_have_an_odd_path(tmux: Tmux, short_dir:
 def test_the_hook_runs_when_the_program_ends(
     tmux: Tmux, short_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
-    """Breaks when the hook is not set in the call that starts the program, or runs in the person's own shell."""
+    """Breaks when the hook is not set in the call that starts the program, or runs in the user's shell."""
     monkeypatch.setenv("SHELL", shell)
     died = short_dir / "died"
     start(tmux, ONE, "/", ["true", "now"], touching(str(died)))
@@ -273,7 +273,7 @@ def test_the_hook_runs_when_the_program_ends(
 
 
 def test_a_missed_end_is_noticed_when_somebody_looks(tmux: Tmux, short_dir: Path) -> None:
-    """Breaks without the nudge in `panes`: tmux 3.3a misses one end in ten, and then runs no hook and has no code."""
+    """Breaks without the nudge in `panes`: tmux 3.3a misses one exit in ten, without hook and code."""
     start(tmux, TEN, "/", SLEEP)
     for round in range(12):
         died = short_dir / f"died-{round}"
@@ -288,7 +288,7 @@ def test_a_missed_end_is_noticed_when_somebody_looks(tmux: Tmux, short_dir: Path
 def test_a_server_that_is_just_ending_is_waited_for(
     tmux: Tmux, fake: Callable[[str], None], short_dir: Path
 ) -> None:
-    """Breaks without the retry: a server ends with its last session, and may do so under the next command."""
+    """Breaks without the retry: a server exits with its last session, possibly during the next command."""
     real, seen = shutil.which("tmux"), short_dir / "seen"
     fake(f"[ -e {seen} ] && exec {real} \"$@\"; touch {seen}; echo 'server exited unexpectedly' >&2; exit 1")
     start(tmux, ONE, "/", SLEEP)
@@ -299,7 +299,7 @@ def test_a_server_that_is_just_ending_is_waited_for(
 def test_a_server_that_takes_its_time_to_end_is_waited_for(
     tmux: Tmux, fake: Callable[[str], None], short_dir: Path
 ) -> None:
-    """Break: ask a few times without a pause; `down` then leaves the server's socket behind."""
+    """Break: check a few times without a pause; `down` then leaves the server's socket behind."""
     start(tmux, ONE, "/", SLEEP)
     real, asked = shutil.which("tmux"), short_dir / "asked"
     asked.touch()
@@ -334,7 +334,7 @@ def test_paste_is_bracketed_and_exact(tmux: Tmux, short_dir: Path) -> None:
 
 
 def test_paste_into_a_dead_pane(tmux: Tmux) -> None:
-    """Breaks when the pane is not tested inside the server: tmux 3.3a crashes, and every agent with it."""
+    """Breaks when the pane is not tested inside the server: tmux 3.3a crashes, with every agent."""
     start(tmux, TEN, "/", SLEEP)
     start(tmux, ONE, "/", ["sh", "-c", "exit 1"])
     wait_dead(tmux, ONE)
@@ -383,7 +383,7 @@ def clients(tmux: Tmux) -> list[str]:
 
 @contextmanager
 def attached(tmux: Tmux) -> Iterator[None]:
-    """A person at a terminal of 80 by 24."""
+    """A user at a terminal of 80 by 24."""
     before = len(clients(tmux))
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
@@ -412,7 +412,7 @@ def attached(tmux: Tmux) -> Iterator[None]:
 
 
 def _drained(leader: int) -> bool:
-    """Read what the client wrote: it would wait for that before it ends."""
+    """Read what the client wrote: it would wait for that before it exits."""
     try:
         while os.read(leader, 65536):
             pass
@@ -423,7 +423,7 @@ def _drained(leader: int) -> bool:
 
 @pytest.mark.req("2-006")
 def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
-    """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal.
+    """Breaks without the client-detached hook: the agent's screen would stay as narrow as the terminal.
 
     A terminal of 24 rows has 23 for the pane: the last one is the status line.
     """
@@ -436,7 +436,9 @@ def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
 
 
 def test_a_person_s_windows_keep_their_size(tmux: Tmux) -> None:
-    """Breaks when the hooks mean the current window: the person's own was made as wide as the agent's on each detach."""
+    """Breaks when the hooks target the current window:
+    each detach would resize the user's own to the agent's width.
+    """
     start(tmux, ONE, "/", SLEEP)
     tmux.run("new-session", "-d", "-s", "own", "-x", "70", "-y", "20", *SLEEP)
     window = tmux.run("new-window", "-t", exact(ONE), "-P", "-F", "#{pane_id}", *SLEEP).stdout.strip()
@@ -448,18 +450,18 @@ def test_a_person_s_windows_keep_their_size(tmux: Tmux) -> None:
 
 
 def test_the_last_of_two_people_leaves_it_wide(tmux: Tmux) -> None:
-    """Breaks when each detach makes it wide: under the hands of the person who is still there."""
+    """Breaks when each detach makes it wide, while another user is still attached."""
     start(tmux, ONE, "/", SLEEP)
     with attached(tmux):
         with attached(tmux):
             wait_until(lambda: size(tmux) == "80x23")
-        tmux.run("run-shell", "true")  # what the detach has begun is over
+        tmux.run("run-shell", "true")  # what the detach started is over
         assert size(tmux) == "80x23"
     wait_until(lambda: size(tmux) == "500x100")
 
 
 def test_a_second_launch_is_a_window_beside_what_a_person_has(tmux: Tmux) -> None:
-    """Breaks when a launch wants the session for itself; what a person has in it would have to go."""
+    """Breaks when a launch wants the session for itself; the user's windows in it would have to go."""
     tmux.run("new-session", "-d", "-s", str(ONE), *SLEEP)
     mine = start(tmux, ONE, "/", ["sh", "-c", "exit 7"])
     wait_dead(tmux, ONE)
@@ -472,7 +474,7 @@ def test_a_second_launch_is_a_window_beside_what_a_person_has(tmux: Tmux) -> Non
 
 
 def test_another_program_in_the_pane_gets_nothing(tmux: Tmux) -> None:
-    """Breaks when the condition is not asked inside tmux: keys for the agent reached the shell that took its place."""
+    """Breaks when the condition is not checked inside tmux: the agent's keys go to the shell in its place."""
     start(tmux, ONE, "/", SLEEP)
     seen = pane_of(tmux, ONE)
     tmux.run("respawn-pane", "-k", "-t", seen.id, "cat")
@@ -489,7 +491,7 @@ def test_another_program_in_the_pane_gets_nothing(tmux: Tmux) -> None:
 
 
 def test_a_window_that_two_sessions_show(tmux: Tmux) -> None:
-    """Breaks when the last row of `list-panes` counts: a person attached to the other session would not be seen."""
+    """Breaks when the last row of `list-panes` counts: a user attached to the other session is missed."""
     start(tmux, ONE, "/", SLEEP)
     tmux.run("new-session", "-d", "-s", "a|b", *SLEEP)
     tmux.run("new-session", "-d", "-s", "zz", *SLEEP)
@@ -513,7 +515,7 @@ def test_a_person_s_configuration_is_not_read(
 
 
 def test_the_server_gets_a_minimal_environment(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks when the caller's environment is handed on: keys would be readable in every pane."""
+    """Breaks when the caller's environment is passed on: keys would be readable in every pane."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     start(tmux, ONE, "/", SLEEP)
     assert "secret" not in tmux.run("show-environment", "-g").stdout

@@ -58,7 +58,7 @@ def test_the_socket_is_private(path: Path) -> None:
     try:
         with closing(listen(path)):
             assert path.stat().st_mode & 0o777 == 0o600
-        assert os.umask(0) == 0, "the umask was not put back"
+        assert os.umask(0) == 0, "the umask was not restored"
     finally:
         os.umask(mask)
 
@@ -66,7 +66,7 @@ def test_the_socket_is_private(path: Path) -> None:
 @pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may send as somebody else")
 def test_other_people_s_wake_ups_are_dropped(path: Path) -> None:
-    """Breaks when the uid of the sender is not looked at."""
+    """Breaks when the sender's uid is not checked."""
     with closing(listen(path)) as sock, closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as other:
         credentials = struct.pack("3i", os.getpid(), os.getuid() + 4321, os.getgid())
         other.connect(str(path))

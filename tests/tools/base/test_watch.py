@@ -1,4 +1,4 @@
-"""The kernel's word on which files changed."""
+"""File changes, as reported by the kernel."""
 
 import os
 import select
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 
 
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
-    """Break: leave _MOVED_TO out; a file written by rename, as all are here, is not seen."""
+    """Break: leave _MOVED_TO out; a file written by rename, as all are here, goes unnoticed."""
     (tmp_path / "old").touch()
     watch = open_watch(tmp_path)
     assert watch.changed() == set()
@@ -32,12 +32,10 @@ def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
 
 
 def test_more_than_the_kernel_keeps_is_unknown(tmp_path: Path) -> None:
-    """Break: ignore _OVERFLOW; what was dropped would never be read."""
+    """Break: ignore _OVERFLOW; dropped changes would never be read."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     watch = open_watch(tmp_path)
-    for _ in range(
-        limit // 2 + 10
-    ):  # a write, twice: events that are not alike, so the kernel cannot join them
+    for _ in range(limit // 2 + 10):  # two writes with different events, so that the kernel cannot merge them
         for name in ("a", "b"):
             os.close(os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT))
     assert watch.changed() is None

@@ -1,4 +1,4 @@
-"""llmc.root of a repository: read from the file without git, and then always what git would say."""
+"""A repository's llmc.root: read from the file without git, and always what git would say."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The sign of life of auto mode: it stops when somebody hangs, and only then."""
+"""The heartbeat of auto mode: it stops when something hangs, and only then."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ def stuck() -> list[str]:
 
 @pytest.fixture
 def beats(root: Root, stuck: list[str]) -> Iterator[Heartbeat]:
-    """Marked all the time, as by an event loop that gets on; a log that cannot be written."""
+    """Marked all the time, as by a running event loop; a log that cannot be written."""
 
     def on_stuck(what: str) -> None:
         stuck.append(what)
@@ -61,8 +61,8 @@ def advances(root: Root) -> None:
 
 @pytest.mark.req("0-090", "0-091")
 def test_it_is_whole_whenever_it_is_read(root: Root, beats: Heartbeat) -> None:
-    """Break: write into the file itself, or leave what was written beside it."""
-    held = root.heartbeat.open()  # whoever has it open goes on reading the beat it opened
+    """Break: write into the file itself, or leave the temporary file beside it."""
+    held = root.heartbeat.open()  # a reader that has it open keeps the beat it opened
     before = held.read()
     seen = {last(root) for _ in range(2000)}
     wait_until(lambda: seen.add(last(root)) or len(seen) > 3, 5)
@@ -79,7 +79,7 @@ def test_it_is_whole_whenever_it_is_read(root: Root, beats: Heartbeat) -> None:
 def test_it_comes_often_enough_for_its_supervisor(
     root: Root, monkeypatch: pytest.MonkeyPatch, timeout_s: float, beats: int
 ) -> None:
-    """Break: beat every five seconds, however soon a supervisor takes that for a hang."""
+    """Break: beat every five seconds, even if the supervisor treats that as a hang."""
     monkeypatch.setattr(watches, "INTERVAL_S", 5.0)
     made = Heartbeat(root, "i-1", lambda _: None, timeout_s)
     made.start()
@@ -94,7 +94,7 @@ def test_it_comes_often_enough_for_its_supervisor(
 
 @pytest.mark.req("0-092", "0-093")
 def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
-    """Break: beat whatever the lanes do; or let a log that cannot be written end the thread; or look at every root's lanes."""
+    """Break: beat whatever the lanes do; let an unwritable log end the thread; check every root's lanes."""
     hangs = threading.Event()
 
     def lane(name: str, of: str) -> None:
@@ -121,7 +121,7 @@ def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbea
 
 @pytest.mark.req("0-093")
 def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
-    """A post-accept command may run for hours. Break: look at the time of the last step only."""
+    """A post-accept command may run for hours. Break: check only the time of the last step."""
     began, over = threading.Event(), threading.Event()
 
     def lane() -> None:

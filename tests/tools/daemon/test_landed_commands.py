@@ -1,4 +1,4 @@
-"""A node of a fleet and the post-accept commands that the database lists: which are an accept's, and which it takes over."""
+"""A fleet node and the post-accept commands in the database: an accept's own, and those it takes over."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ WORKER = "w1"
 
 
 class Crash(Exception):
-    """The process ends between two steps."""
+    """The process dies between two steps."""
 
 
 class AtOnce(ThreadPoolExecutor):
@@ -46,7 +46,7 @@ class AtOnce(ThreadPoolExecutor):
 
 
 class Machine:
-    """A root that is a node, with the part of its daemon that keeps in touch with the fleet."""
+    """A root that is a node, with the part of its daemon that stays in touch with the fleet."""
 
     def __init__(self, place: Path, database: str, command: bool = True) -> None:
         bare = BareRemote(place / "remote.git")
@@ -100,7 +100,7 @@ class Machine:
         return self.ran.read_text().split() if self.ran.exists() else []
 
     def listed(self) -> list[tuple[str, bool]]:
-        """In the database: task, and whether its command is wanted."""
+        """In the database: the task, and whether its command is wanted."""
         with psycopg.connect(self.database) as db:
             rows = db.execute("select task, wanted from llmc.post_accept order by task").fetchall()
         return [(str(task), bool(wanted)) for task, wanted in rows]
@@ -117,7 +117,9 @@ def machine(tmp_path: Path, database: str) -> Iterator[Machine]:
 
 
 def test_a_command_waits_for_the_accept_that_landed_its_task(machine: Machine) -> None:
-    """Break: take over each command of this node that the state does not list; or read the state before the database."""
+    """Break: take over each of this node's commands that the state does not list;
+    or read the state before the database.
+    """
     task, seen = machine.work(), list[tuple[str, list[str]]]()
 
     def look(at: str) -> None:
@@ -155,7 +157,7 @@ def test_after_a_crash_the_resumed_accept_enters_it(machine: Machine, at: str) -
 
 @pytest.mark.parametrize("lost", ["entry", "journal"])
 def test_a_command_that_neither_state_nor_accept_has_is_taken_over(machine: Machine, lost: str) -> None:
-    """Break: leave it to an accept that has ended, or to one that landed nothing yet."""
+    """Break: leave it to an accept that is over, or to one that has landed nothing yet."""
     task = machine.work()
 
     def die(step: str) -> None:
@@ -176,7 +178,7 @@ def test_a_command_that_neither_state_nor_accept_has_is_taken_over(machine: Mach
 
 
 def test_the_command_of_a_lost_node_runs_though_its_task_is_about_to_land_again(machine: Machine) -> None:
-    """It was undone, and taken by a worker here. Break: leave it to that accept, which waits for this command to land."""
+    """It was undone, and taken by a worker here. Break: leave it to that accept, which waits for it."""
     task, seen = machine.work(), list[list[str]]()
     with psycopg.connect(machine.database) as db:
         row = (task.list, task.id)
@@ -192,7 +194,7 @@ def test_the_command_of_a_lost_node_runs_though_its_task_is_about_to_land_again(
 
 
 def test_a_command_that_two_entered_runs_once(machine: Machine) -> None:
-    """An accept, and a heartbeat that saw the row just before. Break: run each entry without asking the database."""
+    """An accept, and a heartbeat that just saw the row. Break: run each entry without asking the database."""
     task = machine.work()
     machine.accept()
     with machine.project.store.transaction() as tx:

@@ -1,6 +1,6 @@
-"""What a daemon that runs for days meets: a full disk, no files left, no thread, a file that is away for a moment.
+"""What a daemon meets within days: a full disk, no free files or threads, a file that is briefly missing.
 
-Each of these passes. The daemon then goes on, and does what it could not do.
+Each of these passes. The daemon then continues, and does what it could not do before.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ def running(auto: Auto) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 class Fails:
-    """A function that fails the first time it is called, or while it is told to."""
+    """A function that fails as long as `fails` is set."""
 
     def __init__(self, real: Any, error: Exception) -> None:
         self.real, self.error, self.fails = real, error, True
@@ -123,7 +123,7 @@ def test_the_end_of_a_run_is_written_as_soon_as_it_can_be(
 def test_a_failure_that_cannot_be_written_ends_the_run_too(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: end after the report only; the daemon would run on, and do nothing for any worker."""
+    """Break: end only after the report; the daemon would keep running, and do nothing for any worker."""
     auto = Auto(project)
     with running(auto):
         for name in ("transaction", "read", "note"):
@@ -137,7 +137,7 @@ def test_a_failure_that_cannot_be_written_ends_the_run_too(
 def test_a_configuration_that_is_away_for_a_moment_ends_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `stat` without a look at its error: an editor that renames the file first would stop every agent."""
+    """Break: let an error of `stat` through: an editor that renames the file first would stop every agent."""
     auto = Auto(project)
     path, aside = project.root.config, project.root.config.with_name("config.toml~")
     with running(auto):
@@ -155,7 +155,7 @@ def test_a_configuration_that_is_away_for_a_moment_ends_nothing(
 
 
 def test_a_shortage_is_no_corruption(project: Project) -> None:
-    """Break: take every error of a read for a broken file."""
+    """Break: treat every read error as a broken file."""
     auto = Auto(project)
     with running(auto):
         for _ in range(SHORT_TICKS):
@@ -168,7 +168,7 @@ def test_a_shortage_is_no_corruption(project: Project) -> None:
 
 
 def test_a_watch_that_could_not_be_opened_is_opened_later(project: Project) -> None:
-    """Break: open it once. The daemon would end after it said that it is ready, or hear of no task again."""
+    """Break: open it once. The daemon would exit after it reported ready, or get no more tasks."""
     auto = Auto(project)
     source = auto._run.queue.source
     watch = Fails(source.watch, OSError(errno.EMFILE, "too many watches"))
@@ -219,7 +219,7 @@ def test_a_lane_goes_on_after_the_system_had_no_thread(monkeypatch: pytest.Monke
 
 
 def test_a_goal_tick_that_failed_is_not_the_last(project: Project) -> None:
-    """Break: read the result of a tick without a look at its error; no timer would be set again."""
+    """Break: read the result of a tick without checking its error; the timer would not be set again."""
     ticks: list[str] = []
 
     class Broken:
@@ -242,7 +242,7 @@ def test_a_goal_tick_that_failed_is_not_the_last(project: Project) -> None:
 
 
 def test_what_a_planner_found_is_told_until_it_is_recorded() -> None:
-    """Break: forget it before the caller has written it; the planner, and what it costs, would run again."""
+    """Break: forget it before the caller has recorded it; the planner would run, and cost, again."""
     pool = Threads(1, "planner")
     aside = Aside(pool, lambda: None)
     action = cast(Action, SimpleNamespace(dispatch_id="d-1", assignment_id="a-1"))
@@ -312,7 +312,7 @@ def test_a_full_disk_does_not_silence_the_daemons_output(monkeypatch: pytest.Mon
 def test_a_supervisor_that_gets_no_process_tries_again(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: let the error through; it would be a bug in the supervisor, which ends without a daemon."""
+    """Break: let the error through; it would be a bug in the supervisor, which exits without a daemon."""
 
     def no_process(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -324,7 +324,7 @@ def test_a_supervisor_that_gets_no_process_tries_again(
 
 
 def test_an_agent_outlives_a_proxy_that_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: let the error through; the holder would end, and its agent with it."""
+    """Break: let the error through; the holder would exit, and its agent with it."""
     network = launch.HeldNetwork.__new__(launch.HeldNetwork)
     network._proxy, network._due, network._pause_s, network._listeners = 0, 0.0, 0.0, [(3, "model")]
 
@@ -339,7 +339,7 @@ def test_an_agent_outlives_a_proxy_that_could_not_be_started(monkeypatch: pytest
 
 
 def test_an_order_always_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: catch errors of ours only: the screen would show the order for ever, and its worker would be busy."""
+    """Break: catch only our own errors: the screen would show the order forever, its worker busy."""
 
     def full(_: object) -> Said:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""What the doctor sees of processes, git and files; on real ones."""
+"""What doctor sees of processes, git and files, all of them real."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def repair(project: Project) -> None:
 
 @contextmanager
 def running(argv: list[str], cwd: Path) -> Iterator[None]:
-    """A program that has said its first word, and lives as long as the block."""
+    """A program that has printed its first line, and lives as long as the block."""
     with subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -88,7 +88,7 @@ GIT_IN = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'git', 0, 0, 0); pri
 def test_a_lock_that_is_in_use_is_left_alone(
     project: Project, worker: tuple[WorkerRecord, Worktree], program: str, cwd: bool
 ) -> None:
-    """Break: judge by age alone; the index of a `git commit` whose editor is open would be torn."""
+    """Break: judge only by age; the index of a `git commit` with an open editor would be corrupted."""
     tree = worker[1].path
     lock = git.git_paths(tree, "index.lock")[0]
     lock.write_text("")
@@ -121,7 +121,7 @@ def test_a_young_lock_is_left_alone(project: Project, worker: tuple[WorkerRecord
 def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) -> None:
     """Break: leave the setting out of what is compared, or out of what is set."""
     damage(project.root.path)
-    found = set(kinds(project))  # what would lead git elsewhere is undone at once, and only told
+    found = set(kinds(project))  # settings that redirect git are undone immediately, and only reported
     assert found
     assert found <= {"setting", "git_config"}
     repair(project)
@@ -132,7 +132,7 @@ def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) 
 
 
 def test_a_source_that_is_a_url(project: Project, tmp_path: Path) -> None:
-    """Break: look for a directory of that name only."""
+    """Break: look only for a directory of that name."""
     config = project.root.config
     good = config.read_text()
     url = f"file://{tmp_path / 'source'}"
@@ -145,7 +145,7 @@ def test_a_source_that_is_a_url(project: Project, tmp_path: Path) -> None:
 
 
 def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) -> None:
-    """Break: remove the branch that is checked out there; its commits would hang in the air."""
+    """Break: remove the branch that is checked out there; its commits would be unreachable."""
     where = project.root.worktree("stray")
     run_git(project.root.path, "worktree", "add", "-q", "-b", "llmc/stray", str(where), "origin/main")
     (project.root.worktrees / "plain").mkdir()
@@ -156,11 +156,11 @@ def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) 
     assert where.is_dir()
     (project.root.worktrees / "plain").rmdir()
     add_worker(project, "stray")
-    assert kinds(project) == [], "`llmc add` took it in"
+    assert kinds(project) == [], "`llmc add` adopted it"
 
 
 def test_a_worker_in_the_middle_of_being_added_has_no_stray_branch(project: Project) -> None:
-    """Break: leave out the lock; the branch of a worker that is being added would be called an orphan."""
+    """Break: leave out the lock; the branch of a worker that is being added would be reported as stray."""
     run_git(project.root.path, "branch", "-q", "llmc/new", "origin/main")
     assert kinds(project) == ["branch"]
     facts = examine(project.root)
@@ -173,10 +173,10 @@ def test_a_worker_in_the_middle_of_being_added_has_no_stray_branch(project: Proj
 
 
 def test_specs_that_no_agent_came_to_read_are_removed(project: Project) -> None:
-    """Break: leave them; they hold the environment an agent was to get, keys and all."""
+    """Break: keep them; they hold the environment for an agent, including keys."""
     spec = project.root.agents / "w1.abc.launch.json"
     spec.write_text("{}")
-    assert kinds(project) == [], "it may be read just now"
+    assert kinds(project) == [], "it may be in use just now"
     os.utime(spec, (HOUR_AGO, HOUR_AGO))
     assert kinds(project) == ["daemon_crashed"]
     repair(project)
@@ -214,7 +214,7 @@ def test_a_task_is_found_in_what_was_sent(
 
 
 def old(path: Path, text: str = "") -> Path:
-    """A file that nobody has touched for an hour."""
+    """A file that has not been touched for an hour."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     os.utime(path, (HOUR_AGO, HOUR_AGO))
@@ -224,7 +224,7 @@ def old(path: Path, text: str = "") -> Path:
 def test_locks_of_the_clone_are_removed_those_of_the_source_are_said(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Break: look for index.lock only; remove one that a program has open; remove a person's."""
+    """Break: look only for index.lock; remove a lock that a program has open; remove a user's."""
     git_dir = project.root.path / ".git"
     ref = old(git_dir / "refs/heads/llmc/x.lock")
     packed = old(git_dir / "packed-refs.lock")
@@ -235,11 +235,11 @@ def test_locks_of_the_clone_are_removed_those_of_the_source_are_said(
     repair(project)
     assert [path.exists() for path in (ref, packed, persons)] == [False, False, True]
     os.utime(persons)
-    assert kinds(project) == [], "a young one may be in use"
+    assert kinds(project) == [], "a new one may be in use"
 
 
 def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
-    """Break: look for directories that are too open only; or fix records before anything can be written."""
+    """Break: look only for directories that are too open; or fix records before anything can be written."""
     for path, mode in (
         (project.root.private, 0o500),
         (project.root.state, 0o400),
@@ -253,9 +253,9 @@ def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
 
 
 def test_what_a_supervisor_left(project: Project) -> None:
-    """Break: take a pid that lives for the supervisor, though its process began later; end a living one."""
+    """Break: take a living pid as the supervisor although its process started later; end a living one."""
     registration = old(project.root.private / "overseer.json", f'{{"pid": {os.getpid()}}}')
-    assert kinds(project) == ["overseer_crashed"], "this process began after the file was written"
+    assert kinds(project) == ["overseer_crashed"], "this process started after the file was written"
     os.utime(registration)
     assert kinds(project) == []
     registration.write_text('{"pid": 0')
@@ -268,13 +268,13 @@ def test_what_a_supervisor_left(project: Project) -> None:
     assert (found.kind, found.repairable) == ("manual_intervention", False)
     assert "the disk has to be changed" in found.text
     repair(project)
-    assert note.exists(), "a person's word is a person's to put away"
+    assert note.exists(), "the user's decision is not removed"
     note.rename(project.root.logs / note.name)
     assert kinds(project) == []
 
 
 def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path) -> None:
-    """Break: leave a claim whose worker has no such assignment; or keep quiet about a broken list."""
+    """Break: keep a claim whose worker has no such assignment; or do not report a broken list."""
     set_value(project.root.config, "auto.task_list_id", "plan")
     set_value(project.root.config, "auto.tasks_root", str(tmp_path / "tasks"))
     project = open_project(str(project.root.path))
@@ -295,7 +295,7 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
 
 
 def test_an_overwritten_state(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
-    """Break: believe a state without workers, and call their worktrees strays."""
+    """Break: trust a state without workers, and report their worktrees as strays."""
     with project.store.transaction() as tx:
         tx.emit("worker_added", worker=worker[0].name)
     assert kinds(project) == []
@@ -306,7 +306,9 @@ def test_an_overwritten_state(project: Project, worker: tuple[WorkerRecord, Work
 
 
 def test_a_daemon_that_is_not_itself(project: Project, tmp_path: Path) -> None:
-    """Break: send something to find out whether somebody listens; take another instance's heartbeat for a sign of life."""
+    """Break: send something to find out whether the daemon listens;
+    treat another instance's heartbeat as its own.
+    """
     claim = locks.hold_forever(project.root.lock("daemon"))
     assert claim is not None
     listening = listen(project.root.wake_socket())
@@ -326,7 +328,7 @@ def test_a_daemon_that_is_not_itself(project: Project, tmp_path: Path) -> None:
         assert kinds(project) == ["daemon_other"]
         old(project.root.daemon, json.dumps(registration))
         listening.close()
-        assert kinds(project) == ["daemon_socket"], "a socket at which nobody listens"
+        assert kinds(project) == ["daemon_socket"], "a socket without a listener"
         project.root.wake_socket().unlink()
         assert kinds(project) == ["daemon_socket"]
     finally:
@@ -338,7 +340,7 @@ _BAD = (b"{not json}", b"[1]", b'{"ts": 1.0, "action": "created"}', b'{"ts": 2}'
 
 
 def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> None:
-    """Break: skip them in silence; tell of what a kill cut short; rewrite the file under those who append to it."""
+    """Break: skip them silently; report a truncated line after a kill; rewrite the file under its writers."""
     ledger = TaskLedger(project.root.tasks_ledger, list_name="plan")
     row = entry("created", Claim("c1", TaskKey("plan", TaskId("1")), "adam"), 1.0)
     ledger.write(row)
@@ -347,8 +349,8 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
         append_line(project.root.tasks_ledger, line)
     append_line(project.root.events, _BAD[0])
     with project.store.transaction() as tx:
-        tx.emit("auto_started")  # the log goes on after it
-    assert ledger.books().created == {TaskKey("plan", TaskId("1"))}, "the rest is read without"
+        tx.emit("auto_started")  # the log continues after it
+    assert ledger.books().created == {TaskKey("plan", TaskId("1"))}, "the rest is read without it"
     digest.tell_lists(project)
     items = project.store.read().attention
     assert {key: (one.kind, one.severity, one.next) for key, one in items.items()} == {
@@ -362,7 +364,7 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
     assert (kinds(project), project.store.read().attention) == ([], {})
     aside = (project.root.logs / "bad-rows.log").read_bytes()
     assert [line.partition(b": ")[2] for line in aside.splitlines()] == [*_BAD, _BAD[0]]
-    # Whoever has the file open, or knows a place in it, goes on.
+    # A process that has the file open, or knows an offset in it, can continue.
     assert project.root.tasks_ledger.stat().st_size == size
     assert len(list(read_lines(project.root.events))) >= events
     appender.write(
@@ -391,7 +393,10 @@ def test_a_check_that_fails_does_not_hide_the_others(
 
 
 def test_a_source_in_which_nothing_can_land(project: Project, tmp_path: Path) -> None:
-    """The same fact as in `llmc status`. Break: look for uncommitted changes only; call changes a problem before they were in the way."""
+    """The same fact as in `llmc status`.
+
+    Break: look only for uncommitted changes; report changes that were never in the way.
+    """
     source = Worktree(tmp_path / "source")
     source.git("checkout", "-q", "-b", "side")
     source.commit("a.txt", "side\n")

@@ -1,4 +1,4 @@
-"""A screen answers a worker of another node: by the same operation as `llmc answer`, and only the question that it showed."""
+"""A screen answers another node's worker: like `llmc answer`, and only the question that it showed."""
 
 import threading
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def asks(own: Membership, question: str) -> None:
 
 
 def test_an_answer_goes_to_the_question_that_was_shown(here: Project, far: Membership) -> None:
-    """Break: leave out `seen`; an answer that was typed for the first question would go to the second."""
+    """Break: leave out `seen`; an answer to the first question would go to the second."""
     asks(far, FIRST)
     command, act = orders.answer(here, "far/auto-1", "2", FIRST)
     assert command == "llmc answer far/auto-1 2"

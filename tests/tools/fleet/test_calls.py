@@ -1,4 +1,4 @@
-"""Who hears of a task: as many nodes that wait for one as there are tasks for them, and nobody else."""
+"""Which nodes are called for a task: as many waiting ones as there are tasks for them, and no others."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ NAMES = ("one", "two", "three")
 
 
 class Fleet:
-    """Nodes whose daemons run, and what each of them hears."""
+    """Nodes with running daemons, and what each of them hears."""
 
     def __init__(self, url: str) -> None:
         self.databases: list[Database] = []
@@ -40,7 +40,7 @@ class Fleet:
         self.beating[name].start()
 
     def heard(self) -> list[str]:
-        """The nodes that were called since the last time; "all" for what each node hears."""
+        """The nodes called since the last time; "all" for what every node hears."""
         self.ear.execute("select")
         found = [note.channel for note in self.ear.notifies(timeout=0)]
         return [channel.partition(":")[2] or "all" for channel in found]
@@ -74,7 +74,7 @@ def took(source: SharedTasks) -> Claim:
 
 
 def test_a_task_that_ends_calls_as_many_nodes_as_it_makes_tasks_ready(fleet: Fleet) -> None:
-    """Break: notify all nodes when a task ends; or call one that has not looked since it was called."""
+    """Break: notify all nodes when a task ends; or call one that has not checked since its last call."""
     one = fleet.tasks["one"]
     first = add(one)
     second = add(one, first)
@@ -83,7 +83,7 @@ def test_a_task_that_ends_calls_as_many_nodes_as_it_makes_tasks_ready(fleet: Fle
     claim = took(one)
     fleet.wait(*NAMES)
     assert fleet.heard() == ["all"] * 4, (
-        "nobody waited for the first; the others may be stuck: each node lists that"
+        "none waited for the first; the others may be stuck: each node lists that"
     )
     one.finish(claim, "c1")
     assert len(fleet.heard()) == 1
@@ -127,14 +127,14 @@ def test_who_has_more_free_workers_than_tasks_is_called_again(fleet: Fleet) -> N
         took(two)
     assert one.look(10, free=0).ready == 0
     two.call_waiting()
-    assert fleet.heard() == ["two"], "the mark that its last look left"
+    assert fleet.heard() == ["two"], "the mark that its last check left"
     add(one)
-    assert fleet.heard() == ["all"], "who has no free worker does not wait"
+    assert fleet.heard() == ["all"], "a node without a free worker does not wait"
 
 
 @pytest.mark.parametrize("end", ["stop", "start", "silence"])
 def test_a_node_that_ends_starts_or_is_silent_does_not_wait(fleet: Fleet, database: str, end: str) -> None:
-    """Break: call a node that is not there, in place of one that is."""
+    """Break: call a missing node in place of one that is there."""
     fleet.wait("one", "two")
     if end == "silence":
         with psycopg.connect(database) as db:
@@ -160,7 +160,7 @@ def test_another_list_calls_nobody(fleet: Fleet) -> None:
 def test_a_task_that_appears_while_a_node_begins_to_wait_is_seen(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: count once; who added the task did not know that the node waits, and the node did not see the task."""
+    """Break: count once; the adder did not know that the node waits, and the node did not see the task."""
     one, two = fleet.tasks["one"], fleet.tasks["two"]
     real = two._db.rows
 
@@ -176,7 +176,7 @@ def test_a_task_that_appears_while_a_node_begins_to_wait_is_seen(
 
 
 def test_a_call_wakes_only_its_node(fleet: Fleet, database: str) -> None:
-    """Break: let every node listen to the calls of all; a thousand processes would wake for one of them."""
+    """Break: let every node listen to all calls; one call would wake a thousand processes."""
     heard: dict[str, list[str]] = {name: [] for name in NAMES}
     ears = {name: Listening(Database(database), name, heard[name].append) for name in NAMES}
     fleet.wait("two")

@@ -1,4 +1,4 @@
-"""The fleet's database: a server that is gone, a schema that is not ours, and a password that nobody sees."""
+"""The fleet's database: a lost server, an unknown schema, and a password that is never shown."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def test_migrations_are_applied_once_and_in_order(database: str) -> None:
 def test_a_server_that_goes_away_at_any_statement_is_gone(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave a statement out of `in_words`: a daemon that meets a restart there ends with a bug."""
+    """Break: leave a statement out of `in_words`: a daemon that hits a restart there ends with a bug."""
     Database(database).migrate()
     ends = "select pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(DatabaseGone), Database(database).hearing(ends):
@@ -67,7 +67,7 @@ def test_a_server_that_goes_away_at_any_statement_is_gone(
 
 
 def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
-    """Break: compare with `<` only, and an old llmc writes into tables that it does not know."""
+    """Break: compare only with `<`, and an old llmc writes into tables that it does not know."""
     first = Database(database)
     first.migrate()
     first.rows("insert into llmc.migration (number) values (%(n)s)", {"n": VERSION + 1})
@@ -87,7 +87,7 @@ def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
 
 
 def test_two_that_set_up_at_once_wait_for_each_other(database: str) -> None:
-    """Break: look at the version before the lock."""
+    """Break: check the version before taking the lock."""
     databases = [Database(database) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         ran = list(threads.map(Database.migrate, databases))
@@ -111,7 +111,7 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
         db.rows("select 1")
     assert "llmc fleet status" in gone.value.hint
     wait_until(lambda: not listening.heard())  # it may have missed something
-    os.fstat(listening.fileno())  # still open, for who waits for it
+    os.fstat(listening.fileno())  # still open, for the thread that waits for it
     deaf = Listening(db, "one", called.append)
     assert deaf.is_deaf
     assert not listening.is_deaf
@@ -124,7 +124,7 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
 
 
 def test_a_failed_connection_leaves_the_open_one_alone(postgres: Postgres, database: str) -> None:
-    """Break: close the open one; a thread that waits for it then waits for the next file with its number, for ever."""
+    """Break: close the open one; its waiting thread would wait forever for the next file of that number."""
     db = Database(database)
     db.migrate()
     server = "select pg_backend_pid() as server"
@@ -161,7 +161,7 @@ def test_a_gone_server_is_not_asked_again_at_once(own_server: Postgres) -> None:
     ],
 )
 def test_the_password_is_in_no_error(url: str) -> None:
-    """Break: quote the driver; it repeats a URL that it cannot read."""
+    """Break: quote the driver, which repeats a URL that it cannot parse."""
     with pytest.raises(LlmcError) as failed:
         Database(url).rows("select 1")
     said = "".join(traceback.format_exception(failed.value)) + failed.value.hint
@@ -170,7 +170,7 @@ def test_the_password_is_in_no_error(url: str) -> None:
 
 
 def test_what_the_server_repeats_is_hidden(postgres: Postgres) -> None:
-    """Break: pass on what the server says; a password in the wrong place comes back as a name."""
+    """Break: pass on the server's message; a password in the wrong place comes back as a name."""
     url = postgres.address("typed-twice").replace("llmc@", "llmc:typed-twice@")
     with pytest.raises(DatabaseGone, match=r'database "\*\*\*" does not exist'):
         Database(url).rows("select 1")

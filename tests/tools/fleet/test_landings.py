@@ -1,4 +1,4 @@
-"""The ledger of landings in PostgreSQL: what its token lets in, and how the turn passes on.
+"""The ledger of landings in PostgreSQL: what its token admits, and how turns are passed on.
 
 What it has in common with other ledgers is in tests/tools/landing/test_remote_landing.py.
 """
@@ -38,7 +38,7 @@ def entry(commit: str, ledger: PostgresLedger, claim: str, reverts: str = "") ->
 
 
 def test_only_the_current_claim_enters(ledger: PostgresLedger) -> None:
-    """Break: leave out the token in HOLDS_TASK; or write the entry before the check, in a transaction of its own."""
+    """Break: leave the token out of HOLDS_TASK; or write the entry first, in its own transaction."""
     stale = ledger.claim(TASK)
     ledger.enter(entry("c1", ledger, stale))
     current = ledger.claim(TASK)
@@ -63,7 +63,7 @@ def test_an_entry_renews_the_lease(ledger: PostgresLedger) -> None:
 
 
 def test_reverts_belong_to_the_task_and_commits_are_found(ledger: PostgresLedger) -> None:
-    """Break: leave out the reverts; a task that was undone would count as landed."""
+    """Break: leave out the reverts; an undone task would count as landed."""
     ledger.enter(entry("c1", ledger, ledger.claim(TASK)))
     ledger.enter(Entry("r1", "w2", reverts="c1"))
     ledger.enter(Entry("other", "w2"))
@@ -136,7 +136,7 @@ def tickets(ledger: PostgresLedger) -> int:
 
 
 def holder(ledger: PostgresLedger) -> int:
-    """A process that has the turn, and shows itself."""
+    """A process that has the turn, and shows signs of life."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -169,7 +169,7 @@ def test_who_was_passed_over_takes_a_new_ticket(ledger: PostgresLedger) -> None:
 
 
 def test_the_turn_of_a_killed_process_passes_on_at_once(ledger: PostgresLedger) -> None:
-    """Break: wait for its lease to end, though its connection is gone."""
+    """Break: wait for its lease to end, although its connection is gone."""
     pid = holder(ledger)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -179,7 +179,7 @@ def test_the_turn_of_a_killed_process_passes_on_at_once(ledger: PostgresLedger) 
 
 
 def test_the_turn_lasts_while_its_holder_lives_and_passes_on_when_it_sleeps(database: str) -> None:
-    """Break: let a turn run out though its holder shows itself; or wait for a holder that does not."""
+    """Break: let a turn expire although its holder is alive; or wait for a holder that is not."""
     ledger = PostgresLedger(database, lease_s=0.6)
     pid = holder(ledger)
     try:
@@ -211,6 +211,4 @@ def test_a_post_accept_command_of_another_node_comes_first(ledger: PostgresLedge
             pass
         db.execute("delete from llmc.post_accept")
         with ledger.turn(5):
-            assert db.execute("select count(*) from llmc.turn").fetchone() == (1,), (
-                "nobody is left in the queue"
-            )
+            assert db.execute("select count(*) from llmc.turn").fetchone() == (1,), "the queue is empty"

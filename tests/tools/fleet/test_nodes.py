@@ -1,4 +1,4 @@
-"""Nodes: leases that one of them has, heartbeats, and a name that has another daemon."""
+"""Nodes: leases held by one at a time, heartbeats, and a name with a second daemon."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def let_time_pass(database: str) -> None:
 
 
 def test_one_node_at_a_time_has_a_lease(member: OpenNode, database: str) -> None:
-    """Break: let everybody have it; or never pass it on."""
+    """Break: give it to every node; or never pass it on."""
     one, two = member("one"), member("two")
     assert [nodes.has_lease(own, "goals") for own in (one, two, one)] == [True, False, True]
     assert nodes.has_lease(two, "another")
@@ -48,7 +48,7 @@ def test_one_node_at_a_time_has_a_lease(member: OpenNode, database: str) -> None
 
 
 def test_a_heartbeat_keeps_leases_and_an_end_gives_them_back(member: OpenNode, database: str) -> None:
-    """Break: leave the leases out of the heartbeat, or of the end of a daemon."""
+    """Break: leave the leases out of the heartbeat, or out of a daemon's shutdown."""
     one, two = member("one"), member("two")
     beating = Beating(one, "plan")
     beating.start()
@@ -108,7 +108,7 @@ def test_a_node_that_did_not_join_does_not_start(member: OpenNode) -> None:
 
 
 def test_what_the_other_nodes_used_is_summed_up(member: OpenNode) -> None:
-    """Break: count a node twice, or what another day used."""
+    """Break: count a node twice, or another day's usage."""
     one, two, three = (Beating(member(name), "plan") for name in ("one", "two", "three"))
     for beating in (one, two, three):
         beating.start()
@@ -138,7 +138,7 @@ def _moved(own: Membership) -> Membership:
 
 
 def test_a_heartbeat_brings_the_other_nodes(member: OpenNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: bring this node too; or those first that need nobody."""
+    """Break: include this node; or list first the nodes that need no user."""
     one, *others = (Beating(member(name), "plan") for name in ("one", "alone", "asks", "off"))
     for beating in (one, *others):
         beating.start()

@@ -1,4 +1,4 @@
-"""A limit of the account parks every node until the same moment, which is by the database's clock."""
+"""An account limit parks every node until the same moment, by the database's clock."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ SetClock = Callable[[float], None]
 
 @pytest.fixture
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
-    """Makes the clock of this machine wrong by that many seconds."""
+    """Makes this machine's clock wrong by that many seconds."""
     real = time.time
 
     def wrong_by(seconds: float) -> None:
@@ -73,7 +73,7 @@ def nodes(database: str, tmp_path: Path) -> Iterator[list[Node]]:
 
 
 def test_a_wrong_clock_changes_no_park(nodes: list[Node], set_clock: SetClock) -> None:
-    """Break: read the reset time by the clock of the node; or leave the end where it is when that clock is set."""
+    """Break: read the reset time by the node's clock; or keep the end when that clock is set."""
     one, two = nodes
     resets = (time.time() // 60 + 6) * 60
     left_s = resets - time.time()
@@ -91,4 +91,4 @@ def test_a_wrong_clock_changes_no_park(nodes: list[Node], set_clock: SetClock) -
     one.beat()
     assert one.ends_in_s == pytest.approx(left_s, abs=5), "its clock was set"
     two.beat()
-    assert two.ends_in_s == pytest.approx(left_s, abs=5), "also of one that follows"
+    assert two.ends_in_s == pytest.approx(left_s, abs=5), "also for a node that follows"

@@ -1,4 +1,4 @@
-"""Events of all nodes in PostgreSQL: sent once, in the order of the database's clock, and not kept for ever."""
+"""Events of all nodes in PostgreSQL: sent once, ordered by the database's clock, and removed in time."""
 
 import json
 import threading
@@ -59,7 +59,7 @@ def test_a_wrong_clock_does_not_change_the_order(
 
 
 def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> None:
-    """Break: leave out the number of the last row; a daemon that starts again would send it again."""
+    """Break: leave out the number of the last row; a restarted daemon would send it again."""
     one, now = nodes[0], time.time()
     log(tmp_path, "one", 1, now - 2 * shared_events.PAST_S)
     log(tmp_path, "one", 2, now - 2)
@@ -69,7 +69,7 @@ def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> Non
     sending = outbox(one, tmp_path)
     sending.send()
     assert [round(row["ts"] - now) for row in shared_events.since(one, 0)] == [-2], (
-        "of a new node, the last day"
+        "for a new node, the last day"
     )
     log(tmp_path, "one", 3, now - 1)
     for box in (sending, outbox(one, tmp_path), sending):
@@ -80,7 +80,7 @@ def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> Non
 def test_who_follows_gets_each_event_once_and_at_once(
     nodes: list[Membership], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: notify nobody; or forget a number whose row appears after a higher one."""
+    """Break: do not notify; or forget a number whose row appears after a higher one."""
     monkeypatch.setattr(shared_events, "LOOK_S", 1000.0)
     one, two = nodes
     log(tmp_path, "one", 1, time.time() - 2 * 3600)
@@ -97,7 +97,7 @@ def test_who_follows_gets_each_event_once_and_at_once(
     following = threading.Thread(target=read)
     following.start()
     wait_until(lambda: got == [("one", 2)])
-    with psycopg.connect(database) as late:  # its number is taken, and its row not visible yet
+    with psycopg.connect(database) as late:  # its number is taken, but its row is not visible yet
         insert = "insert into llmc.event (node, at, payload) values (%s, now(), %s)"
         late.execute(insert, ("one", '{"worker": "auto-1", "action": "accepted"}'))
         log(tmp_path, "two", 1, time.time())
@@ -112,7 +112,7 @@ def test_who_follows_gets_each_event_once_and_at_once(
 def test_a_node_notifies_only_those_who_follow(
     nodes: list[Membership], database: str, tmp_path: Path
 ) -> None:
-    """Break: notify with each heartbeat that has events; every connection that listens would wake."""
+    """Break: notify with each heartbeat that has events; every listening connection would wake."""
     one = nodes[0]
     with psycopg.connect(database, autocommit=True) as ear:
         ear.execute("listen llmc_event")

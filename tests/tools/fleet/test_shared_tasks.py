@@ -36,13 +36,13 @@ def took(source: SharedTasks, worker: str = "auto-1", *labels: str) -> Claim:
 
 
 def let_leases_end(url: str) -> None:
-    """As if the time had passed: no test waits for it."""
+    """As if the time had passed: tests do not wait for it."""
     with psycopg.connect(url) as db:
         db.execute("update llmc.task set lease_until = now() - interval '1 second' where claim is not null")
 
 
 def test_two_nodes_have_workers_of_one_name(open_shared: OpenShared) -> None:
-    """Break: keep claims by the worker's name alone."""
+    """Break: identify claims by the worker's name alone."""
     one, two = open_shared("one"), open_shared("two")
     first, second = add(one), add(one)
     claim, other = took(one), took(two)
@@ -50,11 +50,11 @@ def test_two_nodes_have_workers_of_one_name(open_shared: OpenShared) -> None:
     assert one.books().claims == {"auto-1": claim}
     assert two.books().claims == {"auto-1": other}
     assert (one.one(first).owner, two.one(first).owner) == ("auto-1", "one/auto-1")
-    assert two.books().claim_on(first) is None, "it is not a claim of this root"
+    assert two.books().claim_on(first) is None, "not a claim of this root"
 
 
 def test_a_stale_holder_changes_nothing(open_shared: OpenShared, database: str) -> None:
-    """Break: end or land a claim by the task alone, without its token."""
+    """Break: end or land a claim by its task alone, without its token."""
     one, two = open_shared("one"), open_shared("two")
     key = add(one)
     stale = took(one)
@@ -84,7 +84,7 @@ def test_a_lease_that_is_renewed_does_not_end(open_shared: OpenShared, database:
     add(one)
     claim = took(one)
     let_leases_end(database)
-    assert one.renew(claim.id), "nobody took it over"
+    assert one.renew(claim.id), "no node took it over"
     assert two.expire() == []
 
 
@@ -101,7 +101,7 @@ def test_an_end_is_told_twice(open_shared: OpenShared) -> None:
 
 
 def test_the_failures_of_all_nodes_count(open_shared: OpenShared) -> None:
-    """Break: fold only the entries of this node."""
+    """Break: fold only this node's entries."""
     nodes = [open_shared(f"n{number}") for number in range(MAX_ATTEMPTS)]
     key = add(nodes[0])
     for node in nodes:
@@ -129,7 +129,7 @@ def test_the_order_is_label_then_priority_then_number(open_shared: OpenShared) -
 def test_after_a_crash_a_task_waits(
     open_shared: OpenShared, database: str, wrong_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave out `not_before`; or measure with the clock of the node, which may be wrong."""
+    """Break: leave out `not_before`; or measure with the node's clock, which may be wrong."""
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + wrong_s)
     source = open_shared(backoff_s=30.0)
@@ -145,7 +145,7 @@ def test_after_a_crash_a_task_waits(
 
 
 def test_what_is_done_in_the_ledger_alone_is_not_given_out(open_shared: OpenShared) -> None:
-    """Break: hand it out although `tasks done` was killed halfway; or leave it so for ever."""
+    """Break: assign it although `tasks done` was killed halfway; or leave it that way forever."""
     source = open_shared()
     key = add(source)
     source.write("completed", Claim("", key, ""), reason="marked done by the user")
@@ -155,7 +155,7 @@ def test_what_is_done_in_the_ledger_alone_is_not_given_out(open_shared: OpenShar
 
 
 def test_open_dependencies_are_counted(open_shared: OpenShared, database: str) -> None:
-    """Break: count them once, when the task is added."""
+    """Break: count them only when the task is added."""
     source = open_shared()
     one = add(source, "One")
     two = add(source, "Two", after=(one.id,))
@@ -178,7 +178,7 @@ def test_open_dependencies_are_counted(open_shared: OpenShared, database: str) -
 
 
 def test_only_its_holder_completes_a_claimed_task(open_shared: OpenShared) -> None:
-    """Break: believe an edit; what waits for the task would start before its work has landed."""
+    """Break: trust an edit; dependent tasks would start before its work has landed."""
     source = open_shared()
     one = add(source)
     add(source, after=(one.id,))
@@ -198,7 +198,7 @@ def waits(url: str) -> dict[str, int]:
 
 
 def test_no_task_waits_for_what_completes_while_it_is_added(open_shared: OpenShared, database: str) -> None:
-    """Break: count dependencies without a lock on them; a task that waits for nothing would wait for ever."""
+    """Break: count dependencies without locking them; a task without open ones would wait forever."""
     one, two = open_shared("one"), open_shared("two")
     keys = [add(one) for _ in range(30)]
     start = threading.Barrier(2)
@@ -224,7 +224,7 @@ def test_no_task_waits_for_what_completes_while_it_is_added(open_shared: OpenSha
 
 @pytest.mark.parametrize("seed", [0, *in_soak(1, 2)])
 def test_two_nodes_work_off_a_graph_each_task_once(open_shared: OpenShared, database: str, seed: int) -> None:
-    """Break: claim without `for update`; or forget to count a dependency down."""
+    """Break: claim without `for update`; or forget to count down a dependency."""
     chance = random.Random(seed)
     first = open_shared("n0")
     needs: dict[str, list[str]] = {}
@@ -248,13 +248,13 @@ def test_two_nodes_work_off_a_graph_each_task_once(open_shared: OpenShared, data
 
 
 def entries(url: str, action: str) -> list[tuple[str, int]]:
-    """Which tasks had this done to them, and when."""
+    """Which tasks had this action, and when."""
     with psycopg.connect(url) as db:
         return db.execute("select task, seq from llmc.entry where action = %s", (action,)).fetchall()
 
 
 def test_an_entry_that_appears_late_is_in_the_books(open_shared: OpenShared, database: str) -> None:
-    """Break: read on from the highest number alone."""
+    """Break: continue from the highest number alone."""
     one, two = open_shared("one"), open_shared("two")
     key, other = add(one), add(one)
     with psycopg.connect(database) as slow:
@@ -269,7 +269,7 @@ def test_an_entry_that_appears_late_is_in_the_books(open_shared: OpenShared, dat
 
 
 def test_text_that_postgres_does_not_take_is_stored_all_the_same(open_shared: OpenShared) -> None:
-    """Break: hand a NUL to the database."""
+    """Break: pass a NUL to the database."""
     source = open_shared()
     hostile = "a\0b \ud800 \\u0000 ; drop table llmc.task; -- %s %(x)s"
     task = Task(TaskId("x"), hostile, hostile, TaskStatus.PENDING, metadata={"k": hostile, "label": "db"})

@@ -1,4 +1,4 @@
-"""What a tick keeps in mind of the goals: always what is in the store, and of that only what is new is read."""
+"""What a tick remembers about the goals: always what is in the store, and only what is new is read."""
 
 import random
 import sqlite3
@@ -49,7 +49,7 @@ def read(desk: Desk, store: GoalStore) -> bool:
 
 
 def check(desk: Desk, store: GoalStore) -> None:
-    """Whether it is all as somebody finds it who reads it for the first time, also in the same order."""
+    """Whether everything is as a new reader finds it, in the same order."""
     with store.reading() as found:
         assert sorted(desk.goals()) == sorted(found.goal_ids())
         for goal_id, view in desk.views().items():
@@ -63,7 +63,7 @@ def check(desk: Desk, store: GoalStore) -> None:
 
 
 class Somebody:
-    """Another process, that does with the goals what commands, workers' reports and new plans do."""
+    """Another process, which changes goals as commands, workers' reports and new plans do."""
 
     def __init__(self, store: GoalStore, seed: int) -> None:
         self.store = GoalStore(store.directory, busy_s=5)
@@ -75,7 +75,7 @@ class Somebody:
         return f"{kind}_{self.made}"
 
     def change(self) -> Change:
-        """Anything, of any goal."""
+        """Any change to any goal."""
         goal_id = self.random.choice(GOALS)
         view = self.store.view(goal_id)
         deeds = (self._move, self._hang, self._new_plan, self._give, self._send, self._sum_up, self._pause)
@@ -89,7 +89,7 @@ class Somebody:
         )
 
     def _hang(self, goal_id: str, nodes: list[Node]) -> Change:
-        """The same parts, but one waits for another now, or stands elsewhere among its siblings."""
+        """The same items, but one now waits for another, or moved among its siblings."""
         one, other = self.random.choice(nodes), self.random.choice(nodes)
         waits = replace(one, depends_on=() if one is other else (other.node_id,))
         return Change(nodes=(self.random.choice((waits, replace(one, position=self.random.randint(1, 5)))),))
@@ -110,7 +110,7 @@ class Somebody:
         )
 
     def _send(self, goal_id: str, nodes: list[Node]) -> Change:
-        """A dispatch more, or the outcome of the last one."""
+        """One more dispatch, or the outcome of the last one."""
         given = list(self.store.view(goal_id).assignments.values())
         if not given:
             return self._give(goal_id, nodes)
@@ -123,7 +123,7 @@ class Somebody:
         return Change(assignments=(replace(one, dispatch_history=history),))
 
     def _sum_up(self, goal_id: str, nodes: list[Node]) -> Change:
-        """By a clock that somebody sets back at times."""
+        """By a clock that is sometimes set back."""
         return Change(crystallizations=(self._crystal(goal_id, self.random.choice(nodes).node_id),))
 
     def _crystal(self, goal_id: str, node_id: str) -> Crystallization:
@@ -139,8 +139,9 @@ class Somebody:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_kept_is_what_anybody_wrote(store: GoalStore, seed: int) -> None:
-    """Break: leave `revision = excluded.revision` out of the UPDATE of nodes or of assignments, or `revision = ?` out
-    of the mark of removed nodes; or `depends_on` out of `_place`; or do not compare `created_at` in `latest_crystals`.
+    """Break: leave `revision = excluded.revision` out of the UPDATE of nodes or assignments, or `revision =
+    ?` out of the mark of removed nodes; or `depends_on` out of `_place`;
+    or do not compare `created_at` in `latest_crystals`.
     """
     desk, somebody = Desk(), Somebody(store, seed)
     read(desk, store)
@@ -170,7 +171,7 @@ def decoded_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_what_is_read_grows_with_what_changed_alone(
     store: GoalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `found.view(goal_id)` in `_read_goal` also for a goal that is known."""
+    """Break: `found.view(goal_id)` in `_read_goal` even for a known goal."""
     old = tuple(
         assignment(assignment_id=f"A_{number}", dispatch_history=(dispatch(f"D_{number}"),))
         for number in range(50)
@@ -180,7 +181,7 @@ def test_what_is_read_grows_with_what_changed_alone(
     desk = Desk()
     with decoded_rows(monkeypatch) as rows:
         read(desk, store)
-        assert len(rows) == 3 * (1 + len(PLAN)) + 100, "and no handoff before it is asked for"
+        assert len(rows) == 3 * (1 + len(PLAN)) + 100, "no handoff before it is requested"
     store.apply(Change(assignments=(replace(old[7], retry_count=1),)))
     with decoded_rows(monkeypatch) as rows:
         read(desk, store)
@@ -194,7 +195,7 @@ def test_what_is_read_grows_with_what_changed_alone(
 
 
 def test_what_ended_is_not_read_and_what_is_owed_is(store: GoalStore) -> None:
-    """Break: leave `_OWED` out of `live_view`: a withdrawal that failed is never tried again after a restart."""
+    """Break: leave `_OWED` out of `live_view`: a failed withdrawal is never retried after a restart."""
     given = {
         "A_open": assignment(assignment_id="A_open", status=AssignmentStatus.ACTIVE),
         "A_over": assignment(
@@ -214,9 +215,7 @@ def test_what_ended_is_not_read_and_what_is_owed_is(store: GoalStore) -> None:
     assert list(desk.views()["goal_1"].assignments) == ["A_open", "A_owed"]
     store.apply(Change(goal=replace(store.view("goal_1").goal, budget_usd=5.0)))
     read(desk, store)
-    assert list(desk.views()["goal_1"].assignments) == list(given), (
-        "what it has cost is told from all of them"
-    )
+    assert list(desk.views()["goal_1"].assignments) == list(given), "its cost is computed from all of them"
 
 
 def without_stamps(store: GoalStore) -> None:
@@ -229,7 +228,7 @@ def without_stamps(store: GoalStore) -> None:
 
 
 def test_of_an_older_store_that_cannot_be_migrated_everything_new_is_seen_too(store: GoalStore) -> None:
-    """Break: leave the UPDATE out of `_rows_stamped`: what an older llmc writes then looks as if it were known."""
+    """Break: leave the UPDATE out of `_rows_stamped`: what an older llmc writes then looks already known."""
     assert VERSION == 3
     without_stamps(store)
     store = GoalStore(store.directory, busy_s=0.1)
@@ -253,7 +252,7 @@ def test_of_an_older_store_that_cannot_be_migrated_everything_new_is_seen_too(st
 
 @pytest.mark.parametrize("another", ["older", "new"])
 def test_another_store_in_its_place_is_read_from_the_beginning(tmp_path: Path, another: str) -> None:
-    """Break: leave the look at `identity` out of `_opened`; for an older one, `revision < self._revision` out of `read`."""
+    """Break: no check of `identity` in `_opened`; for an older one, `revision < self._revision` in `read`."""
     shop = Workshop(tmp_path / "root")
     copy = shop.store.path.read_bytes()
     assert shop.runner.tick(shop.project, "test").did_work

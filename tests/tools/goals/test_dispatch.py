@@ -1,4 +1,4 @@
-"""What goals have done: each deed once for its id, on real task files, ledger and store; and what becomes of it."""
+"""What goals do: each action once per id, on real task files, ledger and store; and its outcome."""
 
 import threading
 import time
@@ -58,24 +58,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.req("3-095", "3-110", "3-X22", "3-134")
 def test_one_id_makes_one_file_whatever_became_of_it(shop: Workshop) -> None:
-    """Break: look for the dispatch in the files only."""
+    """Break: look for the dispatch only in the files."""
     first = shop.perform(action())
     assert (first.result, first.run_id) == (Result.ACCEPTED, "1")
     assert shop.tasks()["1"].dispatch == "D1"
     assert shop.perform(action()).run_id == "1", "it waits"
     taken = shop.take()
     assert taken is not None
-    assert shop.perform(action()).run_id == "1", "somebody has it"
+    assert shop.perform(action()).run_id == "1", "a worker has it"
     shop.complete(taken[1])
     (shop.files.directory / "1.json").unlink()  # as the client does
     assert shop.perform(action()).run_id == "1", "it is over"
     assert shop.tasks() == {}
-    assert shop.perform(action("D2")).run_id == "2", "a wanted repetition has another id"
+    assert shop.perform(action("D2")).run_id == "2", "an intended repeat has another id"
 
 
 @pytest.mark.req("3-X22")
 def test_a_file_that_is_being_written_may_be_it(shop: Workshop) -> None:
-    """Break: make another file while one cannot be read."""
+    """Break: create another file while one cannot be read."""
     path = shop.files.directory / "1.json"
     path.write_text('{"id": "1", "subj')
     assert shop.perform(action()).result is None
@@ -84,12 +84,12 @@ def test_a_file_that_is_being_written_may_be_it(shop: Workshop) -> None:
 
 
 def test_what_was_withdrawn_leaves_no_trace_on_another_task(shop: Workshop) -> None:
-    """Break: leave the kept tasks out of Books.highest, and do not remember the number in TaskFiles.remove."""
+    """Break: leave withdrawn tasks out of Books.highest, and do not keep the number in TaskFiles.remove."""
     shop.perform(action())
     assert shop.perform(withdraw("D1")).result is Result.OK
     assert shop.tasks() == {}
     again = shop.perform(action("D2"))
-    assert again.run_id == "2", "the number of a task that is gone would make this one withdrawn, too"
+    assert again.run_id == "2", "the number of a removed task would make this one withdrawn, too"
     assert shop.take() is not None
     assert (shop.files.directory / ".highwatermark").read_text() == "1", "for the client's own new tasks"
 
@@ -116,7 +116,7 @@ def test_what_is_taken_back(shop: Workshop, last: str) -> None:
     elif last == "lost":
         (shop.files.directory / "1.json").unlink()
     assert shop.perform(withdraw("D1")).result is Result.OK
-    assert shop.perform(withdraw("D1")).result is Result.OK, "said twice"
+    assert shop.perform(withdraw("D1")).result is Result.OK, "a repeated withdrawal"
     assert shop.take() is None
     assert shop.source.books().claims == {}
     assert shop.source.books().is_completed(shop.files.key("1")) is (last == "completed")
@@ -125,7 +125,7 @@ def test_what_is_taken_back(shop: Workshop, last: str) -> None:
 
 @pytest.mark.req("3-X22", "3-110")
 def test_what_landed_meanwhile_is_not_done_again(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: look for what has landed before the withdrawal, not after it."""
+    """Break: check for landed work before the withdrawal, not after it."""
     shop.perform(action())
     taken = shop.take()
     assert taken is not None
@@ -142,7 +142,7 @@ def test_what_landed_meanwhile_is_not_done_again(shop: Workshop, monkeypatch: py
 
 
 def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: count a refused reset as a failed withdrawal; after six the work would go on for ever."""
+    """Break: count a refused reset as a failed withdrawal; after six the work would go on forever."""
     from llmc.base.errors import Refused
 
     shop.perform(action())
@@ -171,12 +171,12 @@ def test_many_rounds_of_a_withdrawal_against_a_claim(tmp_path: Path) -> None:
 
 
 def test_a_withdrawal_against_a_claim(tmp_path: Path) -> None:
-    """Break: let a claim of what is withdrawn forget that it is (books.fold), or remove the file without its locks."""
+    """Break: let a claim lift a withdrawal (books.fold), or remove the file without its locks."""
     _race(tmp_path, 15)
 
 
 def _race(directory: Path, rounds: int) -> None:
-    """A worker that gets the task has a claim that the withdrawal sees: never is it gone and begun."""
+    """A worker's claim is visible to the withdrawal: a task is never both withdrawn and started."""
     shop = Workshop(directory / "root")
     for number in range(rounds):
         dispatch = f"D{number}"
@@ -197,15 +197,15 @@ def _race(directory: Path, rounds: int) -> None:
             claim, result = (one.result(30) for one in (pool.submit(take), pool.submit(take_back)))
         books = shop.source.books()
         if result is Result.OK:
-            assert claim is None or not books.holds(claim.id), "somebody works on what was taken back"
+            assert claim is None or not books.holds(claim.id), "a worker has a withdrawn task"
             assert str(task) not in shop.tasks()
         else:
-            assert shop.perform(withdraw(dispatch)).result is Result.OK, "the next tick has it"
+            assert shop.perform(withdraw(dispatch)).result is Result.OK, "the next tick withdraws it"
         assert shop.take() is None
 
 
 def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
-    """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
+    """Break: pop every withdrawn task in books.fold at a claim: any worker could take it again."""
     shop.perform(action())
     shop.source.write("withdrawn", Claim("", shop.files.key("1"), ""), reason="not wanted")
     late = shop.source.claim(shop.files.key("1"), "auto-1", "x", "D1")
@@ -231,7 +231,7 @@ def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
 def test_what_became_of_a_word(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, result: Result
 ) -> None:
-    """Break: take unconfirmed for an error, or queued for read."""
+    """Break: treat unconfirmed as an error, or queued as read."""
     typed = _typist(shop, monkeypatch, outcome)
     said = action(purpose="nudge", mode=Mode.SEND, session_key="agent:auto:worker:auto-1")
     assert shop.perform(said).result is result
@@ -242,7 +242,7 @@ def test_what_became_of_a_word(
 def test_what_did_not_arrive_is_typed_again_under_its_id(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: take any earlier outcome for the answer; a resend would never send."""
+    """Break: take any earlier outcome as the answer; a resend would never send."""
     typed = _typist(shop, monkeypatch, Outcome.REFUSED, Outcome.UNCONFIRMED, Outcome.ACKNOWLEDGED)
     said = action(purpose="answer", mode=Mode.SEND, session_key="agent:auto:worker:auto-1")
     assert [shop.perform(said).result for _ in range(4)] == [
@@ -267,7 +267,7 @@ def test_what_arrived_unseen_is_not_typed_again(shop: Workshop, monkeypatch: pyt
 
 
 def _typist(shop: Workshop, monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome) -> list[str]:
-    """What is typed has these outcomes, which are in the log as submit writes them."""
+    """What is typed has these outcomes, logged as submit writes them."""
     shop.perform(action("D0"))
     taken = shop.take()
     assert taken is not None
@@ -289,7 +289,7 @@ def _typist(shop: Workshop, monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome)
 def test_a_worker_that_is_busy_is_tried_again_less_and_less_often(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: settle at each tick; a validation of ten minutes would be six hundred lines in the log."""
+    """Break: settle at each tick; a validation of ten minutes would write six hundred log lines."""
     with monkeypatch.context() as patched:
         patched.setattr(goal_dispatch, "_spawn", lambda *_: goal_dispatch.Done(None, "busy"))
         shop.tick()
@@ -309,7 +309,7 @@ def test_a_worker_that_is_busy_is_tried_again_less_and_less_often(
 
 @pytest.mark.req("3-X6", "3-103")
 def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
-    """Break: call it accepted."""
+    """Break: report it as accepted."""
     where = DeliveryContext(channel="pigeon")
     asked = shop.perform(action(purpose="escalate", mode=Mode.ESCALATE, delivery_context=where))
     assert asked.result is Result.ERROR
@@ -324,7 +324,7 @@ def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
 def test_a_person_is_told_once_whatever_breaks_before_it_is_noted(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Break: tell without a look at what was told; or look into the log alone, which a crash can leave behind."""
+    """Break: notify without checking what was sent; or check only the log, which may lag after a crash."""
     question = action(purpose="escalate", mode=Mode.ESCALATE)
     faults._passed.clear()
     monkeypatch.setenv("LLMC_FAULT", fault)
@@ -332,16 +332,14 @@ def test_a_person_is_told_once_whatever_breaks_before_it_is_noted(
     monkeypatch.delenv("LLMC_FAULT")
     for _ in range(2):
         assert shop.perform(question).result is Result.OK
-    assert shop.perform(replaced(question, dispatch_id="D2")).result is Result.OK, (
-        "a reminder has an id of its own"
-    )
+    assert shop.perform(replaced(question, dispatch_id="D2")).result is Result.OK, "a reminder has its own id"
     assert [row["dispatch_id"] for row in shop.told("goal_asked")] == ["D1", "D2"]
 
 
 def test_a_budget_that_is_used_up_is_told_whatever_breaks(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: pause the goal first, and tell of it then."""
+    """Break: pause the goal first, and notify afterwards."""
     set_goal(shop, budget_usd=5.0)
     monkeypatch.setattr(goals.GoalSpending, "of", lambda self, project, view: goals.GoalCost(work=6.0))
     for fault in ("state.write:before:fail", "goals.write:before:fail", "goals.write:after:fail"):
@@ -354,7 +352,7 @@ def test_a_budget_that_is_used_up_is_told_whatever_breaks(
     (told,) = shop.told("goal_asked")
     assert "spent $6.00 of its $5.00 budget" in told["reason"]
     assert len(shop.events("goal.budget_reached")) == 1
-    assert shop.tasks() == {}, "nothing was given out"
+    assert shop.tasks() == {}, "nothing was sent"
 
 
 # --- the whole tick
@@ -362,7 +360,7 @@ def test_a_budget_that_is_used_up_is_told_whatever_breaks(
 
 @pytest.mark.req("3-029", "3-030", "3-031", "3-X7")
 def test_an_outcome_is_written_once(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: write an accepted outcome over an accepted one."""
+    """Break: overwrite an accepted outcome with an accepted one."""
     deeds: list[str] = []
     before = goal_dispatch.perform
 
@@ -375,7 +373,7 @@ def test_an_outcome_is_written_once(shop: Workshop, clock: Clock, monkeypatch: p
     monkeypatch.setenv("LLMC_FAULT", "goals.outcome:before:fail")
     assert not shop.tick().ok
     monkeypatch.delenv("LLMC_FAULT")
-    assert list(shop.tasks()) == ["1"], "it was done, and nobody wrote that down"
+    assert list(shop.tasks()) == ["1"], "it was done, but not recorded"
     shop.restarted()
     clock.now += 5
     shop.tick()
@@ -473,7 +471,7 @@ def test_a_planner_holds_up_nobody(tmp_path: Path, clock: Clock) -> None:
         shop.pass_time(clock, 500)
         Runner(shop.project).tick(shop.project, "another process")
         assert time.monotonic() - began < 20
-        assert shop.history()[-1].result is Result.PENDING, "it is thought about"
+        assert shop.history()[-1].result is Result.PENDING, "a planner is at work on it"
         gate.touch()
         assert told.wait(30)
     shop.tick()
@@ -484,7 +482,7 @@ def test_a_planner_holds_up_nobody(tmp_path: Path, clock: Clock) -> None:
 def test_a_store_is_checked_from_end_to_end_once(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: open the store anew at each tick."""
+    """Break: reopen the store at each tick."""
     checked: list[str] = []
     before = goal_store.GoalStore._examine
 
@@ -505,12 +503,12 @@ def test_a_store_is_checked_from_end_to_end_once(
 def test_what_comes_after_a_damaged_store_is_driven(
     shop: Workshop, clock: Clock, seen: bool, writes: int
 ) -> None:
-    """Break: let the desk go by revisions alone, which begin anew in the store that takes the damaged one's place."""
+    """Break: let the desk rely on revisions alone, which start over in the damaged store's replacement."""
     for _ in range(10):
         set_goal(shop, title="A goal that was changed often")
     assert shop.tick().actions == ("work S1.1.1: accepted (task 1)",)
     shop.store.path.write_text("no database " * 500)
-    if seen:  # else a person is quicker than the next tick
+    if seen:  # otherwise the user is faster than the next tick
         assert "damaged" in shop.tick().problem
     planning.create(shop.project, goals.new_goal(title="Whoever writes sets it aside"), None)
     if seen:
@@ -520,12 +518,12 @@ def test_what_comes_after_a_damaged_store_is_driven(
     shop.store.apply(Change(goal=goal(goal_id="goal_2"), nodes=tuple(nodes)))
     for _ in range(writes):  # as many as the damaged one had, and more
         planning.create(shop.project, goals.new_goal(title="Another one"), None)
-    assert shop.tick().actions == ("work S1.1.1: accepted (task 2)",), "of the new goal, and of it alone"
+    assert shop.tick().actions == ("work S1.1.1: accepted (task 2)",), "only about the new goal"
     assert not shop.tick().did_work
 
 
 def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: open the ledger anew for each look at a budget."""
+    """Break: reopen the ledger for each budget check."""
     opened: list[int] = []
     before = goals.source_of
     monkeypatch.setattr(goals, "source_of", lambda project: opened.append(1) or before(project))
@@ -556,7 +554,7 @@ def test_room_that_becomes_free_is_used_at_once(tmp_path: Path, clock: Clock) ->
 
 
 def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clock: Clock) -> None:
-    """Break: leave the reminders' limit out."""
+    """Break: leave out the limit on reminders."""
     shop.tick()
     clock.now += 1
     taken = shop.take()

@@ -1,4 +1,4 @@
-"""The runner of goals on a root without workers: whom it looks at, what it puts off, and whom it cannot reach."""
+"""The goal runner on a root without workers: which ones it checks, what it defers, which it cannot reach."""
 
 import json
 import threading
@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Project:
 
 
 class Seen:
-    """Tells what is asked of it, and answers as it is told to."""
+    """Records the requests, and answers as it is told to."""
 
     def __init__(self, **signals: Signals) -> None:
         self.signals = signals
@@ -101,7 +101,7 @@ def driven(project: Project, seen: Seen) -> goal_runner.Ticked:
 
 @pytest.mark.req("3-025", "3-026")
 def test_only_those_at_work_are_looked_at_and_only_the_stale_are_read(project: Project) -> None:
-    """Break: `_attend` looks at all assignments; or asks for samples of everybody."""
+    """Break: let `_attend` check all assignments; or request samples of every worker."""
     at_work = given("A_1", "S1.1.1", S.ACTIVE)
     over = given("A_2", "S1.1.2", S.CANCELLED)
     kept(project, at_work, over)
@@ -109,7 +109,7 @@ def test_only_those_at_work_are_looked_at_and_only_the_stale_are_read(project: P
     alive = Signals(run=Run.IN_FLIGHT, run_id="17", agent_wrote_at=now, session_key=at_work.session_key)
     quiet = Seen(A_1=alive)
     driven(project, quiet)
-    assert quiet.asked == [({"A_1"}, set())], "alive: nobody's messages are read"
+    assert quiet.asked == [({"A_1"}, set())], "alive: no messages are read"
     silent = Seen(A_1=Signals(run=Run.NONE, run_id="17", session_key=at_work.session_key))
     driven(project, silent)
     # what was seen of the first keeps it alive until its time is over
@@ -129,12 +129,12 @@ def test_only_those_at_work_are_looked_at_and_only_the_stale_are_read(project: P
     )
     stale = Seen(A_1=Signals(run=Run.NONE, run_id="17", session_key=at_work.session_key))
     driven(project, stale)
-    assert stale.asked == [({"A_1"}, set()), ({"A_1"}, {"A_1"})], "stale: then, and of it alone"
+    assert stale.asked == [({"A_1"}, set()), ({"A_1"}, {"A_1"})], "stale: then, and only its own"
 
 
 @contextmanager
 def held_by_another(project: Project, worker: str) -> Iterator[None]:
-    """As an accept, or a person's command, has a worker."""
+    """As an accept, or a user's command, holds a worker."""
     has_it, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -154,7 +154,7 @@ def held_by_another(project: Project, worker: str) -> Iterator[None]:
 
 @pytest.mark.req("3-032")
 def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> None:
-    """Break: `perform` that takes a LockTimeout for an error; `_act` that writes an outcome for it."""
+    """Break: let `perform` treat a LockTimeout as an error; let `_act` write an outcome for it."""
     stalls = given("A_1", "S1.1.1", S.ACTIVE)
     kept(project, stalls)
     signals = Signals(
@@ -170,9 +170,9 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
     assert done.actions
     assert "nudge S1.1.1: postponed" in done.actions[0]
     after = open_store(project).view(GOAL).assignments["A_1"]
-    assert after.status is S.STALLED, "what was seen is kept"
-    assert (waits := after.pending) is not None, "and what was to be sent is not lost"
-    # Free again: the same intent is brought to its end, under its own id.
+    assert after.status is S.STALLED, "what was observed is stored"
+    assert (waits := after.pending) is not None, "what was to be sent is not lost"
+    # Free again: the same intent is completed, under its own id.
     driven(project, Seen(A_1=signals))
     tried = open_store(project).view(GOAL).assignments["A_1"].dispatch_history[-1]
     assert tried.dispatch_id == waits.dispatch_id
@@ -181,9 +181,10 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
 
 @pytest.mark.req("3-099", "3-115", "3-X6")
 def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Project) -> None:
-    """The origin is what `goal create --reply-to` makes of its words. Once the channel is there, it is told there alone.
+    """The origin is set by `goal create --reply-to`. Once the channel exists, the question goes only there.
 
-    Break: `_ask` without `how_told`; an escalation that ignores the goal's origin; `_wanted` that returns all channels.
+    Break: `_ask` without `how_told`; an escalation that ignores the goal's origin;
+    `_wanted` that returns all channels.
     """
     where = reply_to("webhook:ada", "t-1", "main")
     assert where == DeliveryContext(channel="webhook", to="ada", thread="t-1", account="main")
@@ -207,7 +208,7 @@ def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Projec
     [notice] = [one for row in asked_events(project) for one in of_event(row)]
     assert isinstance(notice, Notice)
     told = {"channel": "webhook", "to": "ada", "thread": "t-1", "account": "main"}
-    assert told.items() <= notice.facts.items(), "who gets it knows whom it is for"
+    assert told.items() <= notice.facts.items(), "its receiver knows whom it is for"
     assert list(_wanted(channels_of(settings), notice)) == ["webhook"]
     nowhere = replace(notice, facts={"channel": "inbox"})
     assert list(_wanted(channels_of(settings), nowhere)) == []
@@ -234,7 +235,7 @@ def action(mode: Mode, **fields: object) -> Action:
 
 @pytest.mark.req("3-X22")
 def test_what_was_typed_under_an_id_is_not_typed_again_after_a_restart(project: Project) -> None:
-    """Break: `_delivered` that answers None; or that looks at the worker's newest prompt only."""
+    """Break: `_delivered` that answers None; or that checks only the worker's latest prompt."""
     with project.store.transaction() as tx:
         tx.emit("prompt_delivered", worker="auto-1", prompt_id="goal-d1", outcome="acknowledged")
         tx.emit("prompt_delivered", worker="auto-1", prompt_id="task-9", outcome="acknowledged")
@@ -253,7 +254,7 @@ def test_what_is_dropped_before_it_left_is_never_called_accepted() -> None:
     assert leaf.look(seen(), after=2000.0) == ["nudge"]
     nudge = leaf.one.dispatch_history[-1]
     assert nudge.result is Result.PENDING
-    # nobody sent it: the process was killed; and meanwhile the worker goes on by itself
+    # it was never sent: the process was killed; in the meantime the worker continues by itself
     assert leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0), after=10.0) == []
     (dropped,) = [one for one in leaf.one.dispatch_history if one.dispatch_id == nudge.dispatch_id]
     assert (dropped.result, dropped.notes) == (Result.ERROR, "no longer needed")
@@ -276,7 +277,7 @@ def test_a_worker_is_heard_on_its_own_assignment_alone() -> None:
 
 @pytest.mark.req("3-093")
 def test_a_report_without_ids_is_about_none_of_several() -> None:
-    """One session has two assignments: both would take the word for their own. Break: leave `of_session` empty."""
+    """One session has two assignments: both would take the report. Break: leave `of_session` empty."""
     leaf = OneLeaf().begin()
     other = replace(leaf.one, assignment_id="A_other", work_node_id="S9.9.9")
     leaf.view = replace(leaf.view, assignments={**leaf.view.assignments, other.assignment_id: other})
@@ -298,7 +299,7 @@ def row(kind: str, at: float, content: object) -> str:
 
 @pytest.mark.req("3-090", "3-X2", "3-X12")
 def test_the_agents_own_last_block_is_heard_once_and_our_words_never(tmp_path: Path) -> None:
-    """Break: `_role` that takes our prompts, or a tool's output, for the agent's words."""
+    """Break: let `_role` treat our prompts, or a tool's output, as the agent's words."""
     leaf = OneLeaf().begin()
 
     def block(summary: str) -> str:

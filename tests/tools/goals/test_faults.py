@@ -1,4 +1,4 @@
-"""Kills and failures between a goal's intents and their outcomes, everywhere: nothing is lost, nothing is done twice."""
+"""Kills and failures between a goal's intents and their outcomes: nothing is lost, nothing is done twice."""
 
 import os
 import random
@@ -24,7 +24,7 @@ FEW, MANY = range(0, len(POINTS), 2), 300
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """In memory where that is possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
+    """In memory if possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path)
     with tempfile.TemporaryDirectory(prefix="llmc-t-", dir=memory) as made:
         yield Path(made)
@@ -48,12 +48,14 @@ def survive(directory: Path, monkeypatch: pytest.MonkeyPatch, numbers: range) ->
         except AssertionError as error:
             raise AssertionError(f"run {number}, {fault}: {error}") from error
         struck += run.struck
-    assert struck > len(numbers) / 3, "the faults have to strike"
+    assert struck > len(numbers) / 3, "the faults must strike"
 
 
 @pytest.mark.req("3-029", "3-030", "3-031", "3-X22", "3-134")
 def test_no_intent_is_lost_and_none_is_done_twice(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: act before the decision is stored (Runner._stored), or forget a dispatch whose file is gone (_task_of)."""
+    """Break: act before the decision is stored (Runner._stored),
+    or forget a dispatch whose file is gone (_task_of).
+    """
     survive(directory, monkeypatch, FEW)
 
 

@@ -1,4 +1,4 @@
-"""Every field of every record about goals is filled by what llmc does: one that only tests fill is a promise to nobody."""
+"""llmc itself sets every field of every goal record: one that only tests set is dead."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from llmc.goals.planning import replan_by_hand
 from llmc.goals.store.rows import Writer
 from tests.support.goal_workshop import Clock, Workshop, worker_at
 
-#: fields that stay what they are at first in this test, and why
+#: fields that keep their initial value in this test, and why
 UNSEEN = {
     ("Assignment", "agent_id"): "a person's own worker: tests/tools/goals/test_signals.py",
     ("Goal", "repo_context_snapshot"): "the source here is no repository: tests/e2e/test_goal_truth.py",
@@ -64,7 +64,7 @@ ADVICE = {
 
 
 class Filled:
-    """Which fields of which records were ever written with something of their own."""
+    """Which fields of which records were ever set to something other than their default."""
 
     def __init__(self) -> None:
         self.seen: set[tuple[str, str]] = set()
@@ -110,7 +110,7 @@ def wanted() -> set[tuple[str, str]]:
 
 
 class Made(Workshop):
-    """A goal that a command makes and a planner plans; not one that a test wrote."""
+    """A goal created by a command and planned by a planner, not written by a test."""
 
     goal_id = ""
 
@@ -123,7 +123,7 @@ class Made(Workshop):
         return self.store.view(self.goal_id)
 
     def report(self, worker: str, kind: str, text: str, at: float, **more: Any) -> None:
-        """As the daemon writes it into the event log, from `llmc report`."""
+        """As the daemon writes it to the event log, from `llmc report`."""
         row = {
             "seq": 1,
             "ts": at,
@@ -182,11 +182,11 @@ def test_every_field_is_filled_by_what_llmc_does(tmp_path: Path, monkeypatch: py
     _finish(shop, tmp_path)
     missing = wanted() - filled.seen - UNSEEN.keys()
     assert not missing, sorted(missing)
-    assert not UNSEEN.keys() & filled.seen, "these need no excuse any more"
+    assert not UNSEEN.keys() & filled.seen, "these no longer need an exception"
 
 
 def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given out, reported on, falls silent, is given to somebody else, asked about, and answered."""
+    """It is sent, reported on, goes silent, is reassigned, asked about, and answered."""
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(shop.source.books().claims.values()):
@@ -219,7 +219,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     clock.now += 5
     shop.tick()
     (question,) = [one for one in work.open_questions(shop.project) if one.work_node_id]
-    reset(shop.project, worker)  # it was needed for another task: who asked is gone
+    reset(shop.project, worker)  # it was needed for another task: the session that asked is gone
     work.answer(shop.project, question.id, "it is in the vault")
     clock.now += 5
     shop.tick()
@@ -243,7 +243,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     shop.report(worker, "progress", "halfway", clock.now, update=said, message_id="m-1")
     clock.now += 5
     shop.tick()
-    for _ in range(12):  # silent for long enough for the whole ladder, and a reminder
+    for _ in range(12):  # silent long enough for the whole ladder, and a reminder
         shop.pass_time(clock, 900.0)
         if not shop.source.books().claims and shop.tasks():
             begin()
@@ -255,7 +255,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _finish(shop: Made, folder: Path) -> None:
-    """A person's words, another plan, and the end."""
+    """The user's commands, another plan, and the end."""
     work.block(shop.project, "T1.2", shop.goal_id, reason="which server?")
     work.unblock(shop.project, "T1.2", shop.goal_id, reason="the second")
     work.override(shop.project, "T1.3", shop.goal_id, status="done", reason="not worth it")

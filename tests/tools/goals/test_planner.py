@@ -56,7 +56,7 @@ def with_circle() -> Json:
 
 
 def saying(folder: Path, *answers: Any) -> str:
-    """A command that gives these answers, one each time; it keeps the prompts and its environment."""
+    """A command that gives these answers, one at a time; it keeps the prompts and its environment."""
     for number, answer in enumerate(answers, start=1):
         text = answer if isinstance(answer, str) else json.dumps(answer)
         (folder / f"answer-{number}").write_text(text)
@@ -68,10 +68,10 @@ def saying(folder: Path, *answers: Any) -> str:
 @pytest.mark.req("3-065", "3-078", "3-083")
 @pytest.mark.soak
 def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi, tmp_path: Path) -> None:
-    """A plan of the right shape with a circle in it, then the corrected one; what it cost and who made it are known, it
-    could only read, and it left no conversation behind. An API that refuses is a result.
+    """A plan of the right shape with a dependency cycle, then the corrected one; its cost and author are
+    known, it could only read, and it left no conversation behind. An API that refuses is a result.
 
-    Break: give the client no schema, all its tools, or let it keep its session.
+    Break: give the client no schema, give it all its tools, or let it keep its session.
     """
     config = tmp_path / "config"
     seed_config(config, [tmp_path])
@@ -111,7 +111,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
 
 @pytest.mark.req("3-083", "3-084", "3-085")
 def test_a_command_is_sent_back_with_everything_that_was_wrong(tmp_path: Path) -> None:
-    """Break: repair with the first problem only, or without the answer; or tell a planner that it is a worker."""
+    """Break: repair with only the first problem, or without the answer; or call a planner a worker."""
     first = small_plan()
     first["phases"][0]["tasks"][0]["acceptance"] = []
     first["colour"] = "red"
@@ -186,7 +186,7 @@ FAILING = {
 @pytest.mark.req("3-085", "3-X17")
 @pytest.mark.parametrize("case", FAILING)
 def test_a_planner_that_fails_is_a_result(case: str, tmp_path: Path) -> None:
-    """Break: let any exception of running a program out of `ask`."""
+    """Break: let any exception from running a program out of `ask`."""
     command, failure, text = FAILING[case]
     setup = PlannerSetup(
         cwd=tmp_path, command=command, most_bytes=100_000, timeout_s=60, max_repair_attempts=1
@@ -200,7 +200,7 @@ def test_a_planner_that_fails_is_a_result(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.req("3-085", "3-X17")
 def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> None:
-    """Break: call `client.program()` outside of the try."""
+    """Break: call `client.program()` outside the try."""
     gone = plan_goal(PlannerSetup(cwd=tmp_path, agent=ClaudeCode(str(tmp_path / "claude"))), goal())
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
@@ -233,7 +233,7 @@ def test_a_planner_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
 
 
 def test_what_a_planner_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
-    """Break: read until the pipe is closed, or leave the group alone once its leader has ended."""
+    """Break: read until the pipe is closed, or leave the group alone once its leader has exited."""
     (tmp_path / "plan").write_text(json.dumps(small_plan()))
     command = f"sleep 300 & echo $! > {tmp_path}/pid; cat {tmp_path}/plan"
     begun = time.monotonic()
@@ -252,7 +252,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_planner_ends_when_we_are_to_end(tmp_path: Path) -> None:
-    """Break: do not look at `stopping` while it runs."""
+    """Break: do not check `stopping` while it runs."""
     setup = PlannerSetup(cwd=tmp_path, command="sleep 300", stopping=lambda: True)
     with pytest.raises(proc.ShuttingDown):
         plan_goal(setup, goal())
@@ -260,7 +260,7 @@ def test_a_planner_ends_when_we_are_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.req("3-086")
 def test_nobody_is_asked_for_what_needs_no_planner(tmp_path: Path) -> None:
-    """Break: leave the first check of `plan_goal` or `split_work` out."""
+    """Break: leave out the first check of `plan_goal` or `split_work`."""
     asked = tmp_path / "asked"
     setup = PlannerSetup(cwd=tmp_path, command=f"touch {asked}")
     view = planned(small_plan())
@@ -280,8 +280,8 @@ def test_nobody_is_asked_for_what_needs_no_planner(tmp_path: Path) -> None:
 
 @pytest.mark.req("3-083", "3-087", "3-X15")
 def test_other_questions_are_repaired_by_the_same_rules(tmp_path: Path) -> None:
-    """A plan that would give an id another meaning, a split that uses an id again, a diagnosis with an unknown action: each is
-    sent back, and the second answer is taken.
+    """A plan that gives an id another meaning, a split that reuses an id, a diagnosis with an unknown action:
+    each is sent back, and the second answer is taken.
 
     Break: check a new plan without merging it.
     """

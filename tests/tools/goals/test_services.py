@@ -1,4 +1,4 @@
-"""What a person does with goals, below the command line: planning by whoever plans, and two people at once."""
+"""The user's goal operations, below the command line: planning by any planner, and two users at once."""
 
 import json
 from collections.abc import Callable
@@ -59,9 +59,7 @@ def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
     seen: list[GoalView] = []
 
     def look(view: GoalView) -> Change:
-        seen.append(
-            open_store(project).view(view.goal.goal_id)
-        )  # it is on the disk, and nobody holds the store
+        seen.append(open_store(project).view(view.goal.goal_id))  # it is on disk, and the store is not locked
         return two_tasks(view)
 
     planner = Stub(look)
@@ -101,7 +99,7 @@ def test_a_goal_is_kept_whatever_its_planner_does(project: Project) -> None:
 
 
 def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> None:
-    """Break: leave the second look at `nodes` out of `plan`."""
+    """Break: leave the second check of `nodes` out of `plan`."""
     goal_id = planning.create(project, new_goal("Import"), None).view.goal.goal_id
 
     def slow(view: GoalView) -> Change:
@@ -114,7 +112,10 @@ def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> Non
 
 
 def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
-    """As the first plan does. Break: only write down that it failed, and the goal goes on as if nobody had wanted another."""
+    """As the first plan does.
+
+    Break: only record the failure, and the goal continues as if no plan had been requested.
+    """
     project, prompts = planned_by("cat; exit 3", tmp_path), tmp_path / "prompt"
     Store(project.root).create()
     goal_id = planning.create(project, new_goal("Import"), Stub(two_tasks)).view.goal.goal_id
@@ -122,14 +123,14 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     bad.write_text("no plan")
     with pytest.raises(LlmcError):
         planning.replan_by_hand(project, goal_id, "no server", bad)
-    assert work.open_questions(project) == [], "a file is in the hands of its author"
+    assert work.open_questions(project) == [], "a file is its author's responsibility"
     with pytest.raises(LlmcError):
         planning.replan_by_hand(project, goal_id, "no server", None)
     (asked,) = work.open_questions(project)
     assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the current plan")
     assert "Replanning failed (reason for replanning: no server)" in asked.reason.question
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
-        "it goes on with the plan it has"
+        "it continues with its current plan"
     )
     (item,) = raising.current(project)
     assert (item.kind, item.next) == ("goal_question", f'llmc answer {goal_id} "..."')
@@ -141,7 +142,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
             planning.replan_by_hand(project, goal_id, "no server", None)
     with pytest.raises(LlmcError):
         work.answer(project, goal_id, "use files")
-    assert "use files" in work.open_questions(project)[0].reason.text, "a hint is part of the wish"
+    assert "use files" in work.open_questions(project)[0].reason.text, "a hint is part of the request"
     (tmp_path / "plan.json").write_text(json.dumps(small_plan()))
     project = planned_by(f"cat > {prompts}; cat {tmp_path}/plan.json", tmp_path)
     work.answer(project, goal_id, "1")
@@ -159,7 +160,7 @@ def planned_by(command: str, folder: Path) -> Project:
 
 
 def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: leave the look at `_questions` out of `answer`."""
+    """Break: leave the check of `_questions` out of `answer`."""
     goal_id = planning.create(project, new_goal("Import"), Stub(two_tasks)).view.goal.goal_id
     work.block(project, "T1.1", reason="which?")
     work.block(project, "T1.2", reason="and this?")
@@ -167,7 +168,7 @@ def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch
     work.answer(project, "T1.1", "that")
     with pytest.raises(LlmcError, match="no open question"):
         work.answer(project, "T1.1", "this")
-    # As it was for somebody who looked before.
+    # As it was for a user who looked before.
     monkeypatch.setattr(work, "open_questions", lambda project: asked)
     with pytest.raises(Refused, match="already been answered"):
         work.answer(project, "T1.1", "this")
@@ -176,7 +177,7 @@ def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.req("3-016")
 def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Project, tmp_path: Path) -> None:
-    """Break: `typed=False` in `plan`. Of a machine's plan only the secret goes."""
+    """Break: `typed=False` in `plan`. From a machine's plan, only the secret is removed."""
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
     def loose(view: GoalView) -> Change:
@@ -186,14 +187,14 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
     with pytest.raises(SecretRefused, match=r"found a secret in the objective \(GitHub token"):
         planning.create(project, new_goal("Import"), Stub(loose), tmp_path / "plan.md")
     with open_store(project).reading() as found:
-        assert found.goal_ids() == [], "a goal and its plan file are kept together, or neither is"
+        assert found.goal_ids() == [], "a goal and its plan file are stored together or not at all"
     by_machine = planning.create(project, new_goal("Import"), Stub(loose))
     assert by_machine.view.nodes["P1"].objective == "push with [GitHub token removed]"
 
 
 @pytest.mark.req("3-061")
 def test_an_id_is_never_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: leave out the loop that looks whether the id is taken."""
+    """Break: leave out the loop that checks whether the id is taken."""
     numbers = iter(["goal_1", "goal_1", "goal_1", "goal_2"])
     for module in (goals, planning):
         monkeypatch.setattr(module, "new_id", lambda kind: next(numbers))

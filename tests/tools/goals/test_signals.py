@@ -1,4 +1,4 @@
-"""What is observed of a run and of the session that has it, on a real task list, ledger, transcript and repository."""
+"""What is observed of a run and its session, on a real task list, ledger, transcript and repository."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def shop(tmp_path: Path, clock: Clock) -> Workshop:
-    """A leaf that was given out just now; the root is a clone with a branch of each worker."""
+    """A leaf that was just sent; the root is a clone with a branch for each worker."""
     made = Workshop(tmp_path / "root")
     made.tick()
     clock.now += 1
@@ -36,7 +36,7 @@ def shop(tmp_path: Path, clock: Clock) -> Workshop:
 
 
 def look(shop: Workshop) -> Signals:
-    """Of somebody who begins to look now: what was seen before must not be needed."""
+    """By a fresh observer: earlier observations must not be needed."""
     one = shop.one()
     return Observer(shop.project).look(shop.project, [one])[one.assignment_id]
 
@@ -51,7 +51,7 @@ def taken(shop: Workshop) -> Claim:
 def test_a_run_is_seen_from_its_start_to_its_end(shop: Workshop, clock: Clock, tmp_path: Path) -> None:
     """Break: `_of_task` without `claim` (never taken), without `completed` (never ended), or with another's run."""
     waiting = look(shop)
-    assert (waiting.run, waiting.run_id, waiting.session_key) == (Run.WAITING, "1", ""), "nobody has it"
+    assert (waiting.run, waiting.run_id, waiting.session_key) == (Run.WAITING, "1", ""), "no worker has it"
     assert shop.one().status is AssignmentStatus.DISPATCHED
     claim = taken(shop)
     worker_at(shop, claim, since=clock.now)
@@ -75,21 +75,21 @@ def test_a_run_is_seen_from_its_start_to_its_end(shop: Workshop, clock: Clock, t
 
 @pytest.mark.req("3-044")
 def test_a_run_that_failed_is_seen_as_that(shop: Workshop, clock: Clock) -> None:
-    """Break: take a quarantined task for one that waits; or lose what it failed of, or when."""
+    """Break: treat a quarantined task as a waiting one; or lose its cause or time of failure."""
     for attempt in range(3):
         clock.now += 10
         fail(shop, taken(shop))
         seen = look(shop)
-        assert (seen.run is Run.FAILED) is (attempt == 2), "what is tried again has not failed"
+        assert (seen.run is Run.FAILED) is (attempt == 2), "a task that is retried has not failed"
     assert (seen.run_id, seen.run_error, seen.run_ended_at) == ("1", "it failed", clock.now)
     shop.tick()
     assert "it failed" in str(shop.events("assignment.stalled"))
-    assert [one.purpose for one in shop.history()] == ["work", "reassign"], "and somebody else is to do it"
+    assert [one.purpose for one in shop.history()] == ["work", "reassign"], "another worker is to do it"
 
 
 @pytest.mark.req("3-044")
 def test_a_run_that_ended_with_a_question_or_is_gone_is_seen_as_that(shop: Workshop, clock: Clock) -> None:
-    """Break: leave out what the ledger keeps back; or call a task alive whose file is gone."""
+    """Break: leave out tasks that the ledger holds; or treat a task without its file as alive."""
     shop.source.release(taken(shop), "Which colour?", hold="blocked")
     asked = look(shop)
     assert (asked.run, asked.waiting_since) == (Run.ENDED, clock.now)
@@ -100,14 +100,14 @@ def test_a_run_that_ended_with_a_question_or_is_gone_is_seen_as_that(shop: Works
     other.source.release(taken(other), "its daemon ended")
     assert look(other).run is Run.WAITING
     (other.files.directory / "1.json").unlink()
-    assert look(other).run is Run.NONE, "a task that nobody has and nobody finds"
+    assert look(other).run is Run.NONE, "a task that no worker has and that no longer exists"
 
 
 @pytest.mark.req("3-045", "3-097")
 def test_of_whoever_has_the_work_the_session_and_its_last_deed_are_known(
     shop: Workshop, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: give all assignments the first worker's record; or the time of the file where the agent's own word is meant."""
+    """Break: give all assignments the first worker's record; or use the file's time, not the agent's own."""
     repo = Repo(tmp_path / "root")
     repo.commit("a.txt", "a\n")
     repo.git("update-ref", "refs/remotes/origin/main", "HEAD")
@@ -138,17 +138,17 @@ def test_of_whoever_has_the_work_the_session_and_its_last_deed_are_known(
     shop.tick()
     kept = shop.one()
     assert (kept.session_key, kept.session_id, kept.run_id) == (seen.session_key, seen.session_id, "1")
-    assert kept.last_observed_activity_at == int(committed), "the newest of them"
+    assert kept.last_observed_activity_at == int(committed), "the latest of them"
     with shop.project.store.transaction() as tx:
         tx.update(name, held=True)
-    assert not look(shop).reachable, "a person has it"
+    assert not look(shop).reachable, "the user has it"
 
 
 @pytest.mark.parametrize("outcome", ["acknowledged", "refused"])
 def test_only_what_was_sent_after_a_question_and_arrived_is_an_answer(
     shop: Workshop, clock: Clock, outcome: str
 ) -> None:
-    """A receipt may come after the question that the agent asks meanwhile. Break: count the time of the receipt, or a refused prompt."""
+    """A receipt may come after the agent's question. Break: count the receipt's time, or a refused prompt."""
     name = worker_at(shop, taken(shop), since=clock.now)
 
     def tell(action: str, prompt: str, **more: str) -> float:
@@ -168,7 +168,7 @@ def test_only_what_was_sent_after_a_question_and_arrived_is_an_answer(
 
 
 def test_work_that_was_undone_before_anybody_looked_is_not_merged() -> None:
-    """Of a person's own worker only the event log tells. Break: leave out the case "undone" in `_Log._note`."""
+    """For a user's own worker, only the event log tells. Break: no case "undone" in `_Log._note`."""
     log = _Log()
     for action, commit in (("accepted", "one"), ("accepted", "two"), ("undone", "two")):
         log._note({"action": action, "worker": "adam", "commit": commit, "ts": 1.0})

@@ -1,4 +1,4 @@
-"""When silence is a stall, on real transcripts and records: in time, never while anything stirs, and with bounded effort."""
+"""When silence is a stall, on real transcripts and records: in time, never while active, and bounded."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class AtWork:
         assert self.begin()
 
     def begin(self) -> bool:
-        """Whether there was something to begin."""
+        """Whether there was something to start."""
         self.clock.now += 1
         taken = self.shop.take()
         if taken is not None:
@@ -74,7 +74,7 @@ class AtWork:
 def test_a_stall_is_found_within_the_limit_and_one_tick(
     tmp_path: Path, clock: Clock, own_limit_s: float | None
 ) -> None:
-    """Break: take the configured limit for an assignment that has its own, in signals._of_worker."""
+    """Break: use the configured limit for an assignment that has its own, in signals._of_worker."""
     work = AtWork(tmp_path, clock)
     if own_limit_s is not None:
         work.shop.store.apply(
@@ -131,7 +131,7 @@ def test_our_own_prompt_is_no_sign_of_life(tmp_path: Path, clock: Clock) -> None
 
 
 def _stamp_last_event(shop: Workshop, at: float) -> None:
-    """Events are stamped by the real clock; this one is of the test's."""
+    """Events have the real clock's time; this one has the test's."""
     path = shop.project.root.events
     *before, last = path.read_text().splitlines()
     path.write_text("\n".join([*before, json.dumps({**json.loads(last), "ts": at})]) + "\n")
@@ -151,11 +151,11 @@ def test_the_effort_for_one_assignment_is_bounded(
     assert purposes == ["work", "nudge", "nudge", "reassign", "escalate", "reminder", "reminder", "reminder"]
     spent = sum(one.attempts for one in work.shop.history() if one.purpose != "reminder")
     assert spent <= 2 + 4
-    assert not asked.exists(), "no model was asked for what rules can decide"
+    assert not asked.exists(), "no model was asked about what rules can decide"
 
 
 def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, rounds: int = 60) -> None:
-    """Whoever has it says nothing for a long time, and neither does anybody who gets it next."""
+    """The assigned worker is silent for a long time, and so is every worker that gets it next."""
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(work.shop.source.books().claims.values()):
@@ -175,8 +175,8 @@ def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, ro
 def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    """Once the rules are at their end, and once: what it wants said is said, then its question is asked. Anything but
-    nudges and questions is refused, and then a person is asked as without it.
+    """Once, when the rules are exhausted: its message is sent, then its question is asked. Anything but
+    nudges and questions is refused, and then the user is asked as without it.
 
     Break: leave `_advised` out of `_step`; take `advice.question` out of `stalled_reason`; no DIAGNOSE in `_act`.
     """
@@ -201,7 +201,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
     _fall_silent(work, clock, monkeypatch, rounds=10)
     purposes = [one.purpose for one in work.shop.history() if one.purpose != "reminder"]
     usual = ["work", "nudge", "nudge", "reassign", "diagnose"]
-    assert "no activity for" in told.read_text(), "it is told what was seen"
+    assert "no activity for" in told.read_text(), "it gets the observations"
     reason = work.shop.one().blocked_reason
     assert reason is not None
     if answer == "advice":
@@ -214,4 +214,4 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         assert reason.question == f"How should llmc proceed with {LEAF}?"
         (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
         assert (asked.result, "did not return a valid answer" in asked.notes) == (Result.ERROR, True)
-        assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back once, and no more"
+        assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back only once"

@@ -1,4 +1,4 @@
-"""The goals' store: every field, one writer at a time, older and newer and damaged files, and no other errors."""
+"""The goals' store: every field, one writer at a time, older, newer and damaged files, no other errors."""
 
 import os
 import sqlite3
@@ -40,7 +40,7 @@ def event(kind: str = "x", goal_id: str = GOAL, **fields: Any) -> Event:
 def test_an_empty_file_is_damage_and_never_a_new_store(
     store: GoalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: take version 0 for "no goals", or make the file before its tables."""
+    """Break: treat version 0 as "no goals", or create the file before its tables."""
     seen: list[int] = []
 
     def named(fresh: Path, path: Path) -> None:
@@ -50,7 +50,7 @@ def test_an_empty_file_is_damage_and_never_a_new_store(
 
     monkeypatch.setattr(goal_store, "second_name", named)
     filled(store)
-    assert seen[0] > 0, "whole before it has its name"
+    assert seen[0] > 0, "complete before it has its name"
     assert [path.name for path in store.directory.iterdir()] == ["store.db"]
     store.path.write_bytes(b"")
     looking = GoalStore(store.directory)
@@ -66,10 +66,10 @@ def test_an_empty_file_is_damage_and_never_a_new_store(
 
 @pytest.mark.req("3-008", "3-132")
 def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
-    """Break: make a file before there is anything to write."""
+    """Break: create a file before there is anything to write."""
     with store.reading() as found:
         assert (found.views(), found.safe_mode(), found.revision()) == ([], None, 0)
-    assert not store.path.exists(), "who only reads makes nothing"
+    assert not store.path.exists(), "reading creates nothing"
     with pytest.raises(NotFound, match="no goal"):
         store.view(GOAL)
     filled(store)
@@ -106,7 +106,7 @@ def older(store: GoalStore) -> dict[str, Any]:
     goal_rows._make(db)
     db.execute("DELETE FROM counters")
     for table, found_rows in rows.items():
-        width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns came to its end
+        width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns were appended
         for row in found_rows:
             db.execute(f"INSERT INTO {table} VALUES ({','.join('?' * width)})", row[:width])
     values = ("A_1", GOAL, "S1.1.1", "blocked", msgspec.json.encode(given).decode())
@@ -127,7 +127,7 @@ def version(store: GoalStore) -> int:
 @pytest.mark.req("3-003", "3-004", "3-132")
 @pytest.mark.parametrize("by", ["reader", "writer"])
 def test_an_older_store_becomes_a_newer_one_with_all_it_had(store: GoalStore, by: str) -> None:
-    """Break: `_dispatches_apart` only makes the table."""
+    """Break: let `_dispatches_apart` only create the table."""
     old = older(store)
     assert version(store) == 1
     if by == "writer":
@@ -141,10 +141,10 @@ def test_an_older_store_becomes_a_newer_one_with_all_it_had(store: GoalStore, by
 
 @pytest.mark.req("3-004", "3-018")
 def test_an_older_store_that_cannot_be_written_is_read_all_the_same(store: GoalStore) -> None:
-    """Break: let the error of the write-back out of `_migrated`."""
+    """Break: let an error of the write-back out of `_migrated`."""
     old = older(store)
     holder = sqlite3.connect(store.path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")  # somebody writes, and does not end
+    holder.execute("BEGIN IMMEDIATE")  # another process writes, and does not finish
     patient = GoalStore(store.directory, busy_s=0.2)
     assert patient.view(GOAL) == old["view"]
     assert version(store) == 1
@@ -154,7 +154,7 @@ def test_an_older_store_that_cannot_be_written_is_read_all_the_same(store: GoalS
 
 @pytest.mark.req("3-X20", "3-132")
 def test_a_newer_store_is_only_looked_at(store: GoalStore) -> None:
-    """Break: `version > VERSION` counts as damaged, or is ignored."""
+    """Break: treat `version > VERSION` as damage, or ignore it."""
     filled(store)
     db = sqlite3.connect(store.path)
     db.execute(f"PRAGMA user_version = {VERSION + 1}")
@@ -183,7 +183,7 @@ def spoiled(data: bytes, how: str) -> bytes:
 @pytest.mark.req("3-005", "3-006", "3-007", "3-X21", "3-132", "3-018")
 @pytest.mark.parametrize("how", ["text", "header", "cut", "pages"])
 def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str) -> None:
-    """Break: rename it in `_open_to_read`; or let `_make` leave out the safe mode; or drop quick_check."""
+    """Break: rename it in `_open_to_read`; or let `_make` leave out safe mode; or drop quick_check."""
     filled(store)
     broken = spoiled(store.path.read_bytes(), how)
     store.path.write_bytes(broken)
@@ -206,7 +206,7 @@ def test_a_damaged_file_is_set_aside_by_a_writer_only(store: GoalStore, how: str
         assert [one.type for _, one in found.events()] == [CORRUPT]
         assert found.events()[0][1].data["file"] == kept.name
 
-    # It lasts until a person ends it.
+    # It lasts until the user ends it.
     GoalStore(store.directory).apply(Change(events=(event(goal_id="goal_new"),)))
     with GoalStore(store.directory).reading() as found:
         assert found.safe_mode() == mode
@@ -224,7 +224,7 @@ def test_damage_that_shows_late_is_an_error_of_our_own_and_set_aside_next(store:
     for number in range(200):
         store.apply(Change(goal=goal(goal_id=f"goal_{number}", problem_statement="x" * 2000)))
     with store.reading():
-        pass  # examined while it was whole
+        pass  # checked while it was intact
     store.path.write_bytes(spoiled(store.path.read_bytes(), "pages"))
     with pytest.raises(Damaged, match="is damaged"), store.reading() as found:
         found.views()
@@ -235,7 +235,7 @@ def test_damage_that_shows_late_is_an_error_of_our_own_and_set_aside_next(store:
 @pytest.mark.req("3-018")
 @pytest.mark.parametrize("how", ["directory is a file", "file is a directory"])
 def test_whatever_is_wrong_with_the_place_is_an_error_of_our_own(store: GoalStore, how: str) -> None:
-    """Break: connect outside of `_explained`."""
+    """Break: connect outside `_explained`."""
     if how == "directory is a file":
         store.directory.write_text("")
     else:
@@ -254,7 +254,7 @@ def test_a_living_writer_is_waited_for_and_named(store: GoalStore) -> None:
     with pytest.raises(LockTimeout, match=rf"pid {os.getpid()} \(.*\) has been writing"):
         GoalStore(store.directory, busy_s=0.2).apply(Change(events=(event(),)))
     with store.reading() as found:
-        assert found.views(), "reading goes on meanwhile"
+        assert found.views(), "reading continues in the meantime"
     threading.Timer(0.2, holder.execute, ("COMMIT",)).start()
     GoalStore(store.directory, busy_s=30).apply(Change(events=(event("after"),)))
     holder.close()

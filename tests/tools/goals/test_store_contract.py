@@ -1,4 +1,4 @@
-"""What every store of goals has to keep, whatever it is made of: a SQLite file, and the fleet's PostgreSQL."""
+"""What every goal store must do, whatever it is made of: a SQLite file, or the fleet's PostgreSQL."""
 
 import json
 import threading
@@ -64,7 +64,7 @@ def changed_since(store: AnyGoalStore, revision: int) -> tuple[int, list[str]]:
 
 
 def whole(store: AnyGoalStore) -> tuple[object, ...]:
-    """All that is in it."""
+    """Everything in it."""
     with store.reading() as found:
         return found.revision(), found.raw(GOAL), found.events()
 
@@ -81,7 +81,7 @@ def test_every_field_of_every_record_comes_back(store: AnyGoalStore, opened: Ope
             for f in msgspec.structs.fields(type(record))
             if f.default is not msgspec.NODEFAULT and plain[f.name] == f.default
         }
-        assert unset <= {"agent_id", "position"}, "the sample sets every field to something of its own"
+        assert unset <= {"agent_id", "position"}, "the sample sets every field to its own value"
     store.apply(change)
     again = opened()
     view = again.view(GOAL)
@@ -97,7 +97,7 @@ def test_every_field_of_every_record_comes_back(store: AnyGoalStore, opened: Ope
 
 @pytest.mark.req("3-002", "3-066", "3-070", "3-074", "3-076")
 def test_the_export_has_the_shape_of_the_document(store: AnyGoalStore) -> None:
-    """Break: a plan's nodes beside the goal instead of inside it."""
+    """Break: put a plan's nodes beside the goal instead of inside it."""
     filled(store)
     with store.reading() as found:
         log = [one for _, one in found.events()]
@@ -110,7 +110,7 @@ def test_the_export_has_the_shape_of_the_document(store: AnyGoalStore) -> None:
     assert (leaf["subtaskId"], leaf["parentId"], leaf["path"]) == ("S1.1.1", "T1.1", "P1/T1.1/S1.1.1")
     assert leaf["acceptanceCriteria"] == ["pytest tests/test_csv.py passes"]
     assert plan["phases"][0]["phaseId"] == "P1"
-    assert not any("assignment" in key.lower() for key in leaf), "who works on it is not part of the plan"
+    assert not any("assignment" in key.lower() for key in leaf), "its worker is not part of the plan"
     assert whole["assignments"]["A_1"]["dispatchHistory"][0]["result"] == "timeout"
     assert whole["dispatchIndex"]["D_1"]["assignmentId"] == "A_1"
     assert whole["crystallizations"]["C_1"]["evidence"]["commits"] == ["1a2b3c4"]
@@ -140,7 +140,7 @@ def test_histories_are_only_added_to(store: AnyGoalStore) -> None:
     for wrong in ((first,), (second, first), (replace(first, ts=99.0), answered, dispatch("D_3"))):
         with pytest.raises(StateError):
             store.apply(Change(assignments=(replace(one, dispatch_history=wrong),)))
-    with pytest.raises(StateError):  # an id is delivered at most once, whoever's it is
+    with pytest.raises(StateError):  # an id is delivered at most once, across assignments
         store.apply(
             Change(assignments=(assignment(assignment_id="A_2", dispatch_history=(dispatch("D_1"),)),))
         )
@@ -175,7 +175,7 @@ def test_old_events_are_summed_up_and_none_is_forgotten(
     assert mine.data["types"]["goal.created"] == 1
     assert mine.data["done"][:3] == ["S0", "S1", "S2"]
     assert len(mine.data["done"]) == mine.data["types"]["work.done"]
-    assert rows[-1][1].type == "tick", "the newest are as they were"
+    assert rows[-1][1].type == "tick", "the latest are as they were"
 
 
 @pytest.mark.req("3-013", "3-051", "3-052", "3-129")
@@ -222,7 +222,7 @@ def test_a_reader_loads_only_the_goals_that_changed(store: AnyGoalStore) -> None
     store.apply(Change(assignments=(assignment(goal_id="goal_2"),)))
     assert changed_since(store, seen) == (seen + 2, ["goal_1", "goal_2"])
     store.apply(Change())
-    assert changed_since(store, seen)[0] == seen + 2, "nothing to write is no write"
+    assert changed_since(store, seen)[0] == seen + 2, "an empty change is not a write"
 
 
 def test_nodes_that_left_the_plan_are_kept(store: AnyGoalStore) -> None:
@@ -239,7 +239,7 @@ def test_nodes_that_left_the_plan_are_kept(store: AnyGoalStore) -> None:
 
 @pytest.mark.req("3-X18", "3-012")
 def test_updates_of_many_writers_do_not_mix(store: AnyGoalStore, opened: Opened) -> None:
-    """Break: make `_writers` locks that several may hold, and `BEGIN` a plain one; or leave out ALONE."""
+    """Break: let several hold the lock of `_writers`, and use a plain `BEGIN`; or leave out ALONE."""
     store.apply(Change(goal=goal(budget_usd=0.0)))
     inside: list[int] = []
     most: list[int] = []
@@ -272,7 +272,7 @@ def test_updates_of_many_writers_do_not_mix(store: AnyGoalStore, opened: Opened)
 
 
 def test_a_goal_that_is_gone_leaves_its_assignments_visible(store: AnyGoalStore) -> None:
-    """They are reported, not forgotten: nobody deletes a goal, but a store may have been mended by hand."""
+    """They are reported, not forgotten: llmc deletes no goal, but a store may have been repaired by hand."""
     filled(store)
     with store.writing() as tx:
         tx.db.execute("DELETE FROM goals")

@@ -1,4 +1,4 @@
-"""The goals' store under fire: writers of several processes, and kill -9 at any moment."""
+"""The goals' store under fire: writers in several processes, and kill -9 at any moment."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GoalStore]:
-    """In memory where that is possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
+    """In memory if possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path)
     with tempfile.TemporaryDirectory(prefix="llmc-t-", dir=memory) as directory:
         yield GoalStore(Path(directory) / "overseer")
@@ -43,7 +43,7 @@ def start(act: Callable[[], None]) -> BaseProcess:
     return process
 
 
-#: so many that a commit is more than a moment
+#: enough that a commit takes more than a moment
 PARTS = [f"S1.1.{number}" for number in range(1, 41)]
 
 
@@ -52,7 +52,7 @@ def set_up(store: GoalStore) -> None:
 
 
 def count_up(store: GoalStore) -> None:
-    """Goal, nodes, history and log say the same number, or the store is half written."""
+    """Goal, nodes, history and log have the same number, or the store is half written."""
 
     def add(view: GoalView) -> Change:
         count = int(view.goal.budget_usd) + 1
@@ -71,7 +71,7 @@ def count_up(store: GoalStore) -> None:
 
 
 def check_whole(store: GoalStore, seen: int) -> int:
-    """Everything says the same, and nothing that was there is gone; the count now."""
+    """Everything agrees, and nothing is lost; returns the current count."""
     view = store.view(GOAL)
     count = int(view.goal.budget_usd)
     given = view.assignments["A_1"]
@@ -130,7 +130,7 @@ def test_kills_at_random_lose_nothing(store: GoalStore, kills: int) -> None:
     assert count >= kills
     began = time.monotonic()
     count_up(store)
-    assert time.monotonic() - began < 5, "what the dead held is free at once"
+    assert time.monotonic() - began < 5, "the dead process's locks are free immediately"
     assert check_whole(store, count + 1) == count + 1
     db = sqlite3.connect(store.path)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -194,7 +194,7 @@ def test_a_kill_after_half_of_the_pages_leaves_the_old(
 def test_a_kill_while_a_damaged_file_is_set_aside_forgets_no_safe_mode(
     store: GoalStore, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    """Break: rename the damaged file first, and make the new one afterwards."""
+    """Break: rename the damaged file first, and create the new one afterwards."""
     set_up(store)
     broken = b"no database " * 1000
     store.path.write_bytes(broken)

@@ -1,6 +1,6 @@
-"""Validation, `verify` and setup run what an agent wrote: contained, they reach their checkout and nothing else.
+"""Validation, `verify` and setup run an agent's code: contained, it reaches its checkout and nothing else.
 
-Each attempt is a command of a check; what it did is looked for outside.
+Each attempt is a check's command; its effects are looked for outside.
 """
 
 import json
@@ -78,14 +78,14 @@ def configured(project: Project, settings: dict[str, str]) -> Project:
 
 
 def work(project: Project) -> tuple[WorkerRecord, str, str]:
-    """A commit of a worker's, and the base it is on."""
+    """A worker's commit, and its base."""
     record, worktree = worker_of(project)
     base = worktree.head()
     return record, worktree.commit("b.txt", f"{base}\n"), base
 
 
 def check(project: Project, command: str, *, where: str = "slot", task: Assignment | None = None) -> str:
-    """What a check printed, which passed or failed.
+    """The output of a check, whether it passed or failed.
 
     `where`: in a slot, in the worktree, or in the worktree of a contained worker, which has its own repository.
     """
@@ -104,7 +104,7 @@ def check(project: Project, command: str, *, where: str = "slot", task: Assignme
     return log.read_text()[before:]
 
 
-#: GET by the proxy, and without it; prints what came, but not as it stands here
+#: GET through the proxy, and without it; prints what arrived, but not as it is written here
 FETCH = (
     "import os, sys, urllib.request as r\n"
     "for name in ('no_proxy', 'NO_PROXY'): os.environ.pop(name, '')\n"
@@ -115,7 +115,9 @@ FETCH = (
 
 
 def test_it_connects_to_what_is_listed_and_the_rest_is_told(project: Project) -> None:
-    """Break: no `network` in `hold` of repo/containment.py reaches nothing; a network that is shared, everything."""
+    """Break: without `network` in `hold` of repo/containment.py it reaches nothing;
+    with a shared network, everything.
+    """
     with web_server() as port:
         fetch = f"{sys.executable} -c {shlex.quote(FETCH)} http://127.0.0.1:{port}/"
         assert "GOT-" not in (said := check(project, fetch)).replace("'GOT-'", "")
@@ -130,7 +132,7 @@ def event_rows(project: Project) -> list[dict[str, Any]]:
     return [json.loads(line) for line in project.root.events.read_text().splitlines()]
 
 
-#: no other process on this machine sleeps for so long
+#: no other process on this machine sleeps that long
 SLEEP = f"sleep 4711.{os.getpid()}"
 WHERE = pytest.mark.parametrize("where", ["slot", *in_soak("worktree", "own")])
 
@@ -169,7 +171,10 @@ def test_it_reads_nothing_of_the_user_s(project: Project, tmp_path: Path, where:
 def test_a_root_and_a_source_below_a_directory_of_the_system_are_not_seen(
     project: Project, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As below /opt. Break: no `covered` in repo/containment.py; or drop what is below /opt in `_widest`: git fails."""
+    """As below /opt.
+
+    Break: no `covered` in repo/containment.py; or drop what is below /opt in `_widest`: git fails.
+    """
     monkeypatch.setattr(rules, "SYSTEM", (*rules.SYSTEM, str(tmp_path)))
     (tmp_path / "tool").write_text("")
     programs = tmp_path / "so'ur ce/venv/bin"
@@ -235,7 +240,7 @@ def test_no_secret_of_the_environment_is_in_it(project: Project, monkeypatch: py
 
 @pytest.mark.parametrize("where", ["slot", *in_soak("worktree")])
 def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path: Path, where: str) -> None:
-    """llmc's git reads the clone's settings after a check. Break: the clone writable in repo/containment.py."""
+    """llmc's git reads the clone's settings after a check. Break: a writable clone in repo/containment.py."""
     ran = shlex.quote(f"touch {shlex.quote(str(tmp_path / 'ran'))}; false")
     said = check(
         project,
@@ -255,9 +260,9 @@ def test_settings_of_git_do_not_run_a_program_outside(project: Project, tmp_path
 
 @pytest.mark.soak
 def test_a_submodule_s_settings_do_not_run_a_program_outside(project: Project, tmp_path: Path) -> None:
-    """A check replaces the `.git` of a submodule, which is in its checkout; llmc's git looks into it next time.
+    """A check replaces the `.git` of a submodule, which is in its checkout; llmc's git reads it next time.
 
-    Break: no look at `_gitlinks` in repo/clone_guard.py.
+    Break: no check of `_gitlinks` in repo/clone_guard.py.
     """
     make_library(Worktree(tmp_path / "so'ur ce"), tmp_path)
     _, worktree = worker_of(project)
@@ -303,7 +308,9 @@ def sleeping() -> list[str]:
 @pytest.mark.soak
 @WHERE
 def test_one_that_takes_too_long_is_ended_with_all_it_started(project: Project, where: str) -> None:
-    """Break: no `--die-with-parent`; or `kill_group` alone in `run_logged`, which kills bubblewrap and not what it holds."""
+    """Break: no `--die-with-parent`; or only `kill_group` in `run_logged`,
+    which kills bubblewrap and not its program.
+    """
     project = configured(project, {"repo.validate_timeout_s": "2"})
     said = check(project, f"for i in $(seq 200); do setsid {SLEEP} & done; {SLEEP}", where=where)
     assert "(stopped by llmc after 2 s)" in said
@@ -344,7 +351,7 @@ validation.check_commit(project, "w1", sys.argv[2], sys.argv[3], worktree=Path("
     ("command", "code"), [("exit 7", 7), ("nothing-here", 127), ("/", 126), ("kill -9 $$", 137)]
 )
 def test_exit_codes_are_the_same(project: Project, contained: str, command: str, code: int) -> None:
-    """Break: a negative number for a death by a signal, as subprocess has it."""
+    """Break: return a negative number for a death by signal, as subprocess does."""
     said = check(configured(project, {"sandbox.checks": contained}), command)
     assert f"exit code {code}\n" in said
 
@@ -352,7 +359,7 @@ def test_exit_codes_are_the_same(project: Project, contained: str, command: str,
 @pytest.mark.soak
 @WHERE
 def test_its_output_is_in_the_worker_s_log_which_it_cannot_change(project: Project, where: str) -> None:
-    """Break: give it the log itself: what it can write, it can truncate."""
+    """Break: give it the log itself: it could truncate it."""
     log = project.root.log("w1")
     log.parent.mkdir(exist_ok=True)
     log.write_text("from before\n")
@@ -367,7 +374,7 @@ def test_its_output_is_in_the_worker_s_log_which_it_cannot_change(project: Proje
 @pytest.mark.parametrize("where", ["slot", *in_soak("worktree", "own")])
 @pytest.mark.parametrize("contained", ["on", *in_soak("off")])
 def test_it_cannot_make_the_worker_s_log_grow(project: Project, where: str, contained: str) -> None:
-    """A file with a hole of a terabyte, copied, fills the disk. Break: no `untrusted` in `_run_check`."""
+    """A sparse file of a terabyte, copied, fills the disk. Break: no `untrusted` in `_run_check`."""
     project = configured(project, {"sandbox.checks": contained})
     said = check(project, "echo err > /dev/stderr; truncate -s 50M /proc/self/fd/1; echo last", where=where)
     assert project.root.log("w1").stat().st_size < 1 << 20
@@ -392,7 +399,7 @@ def test_setup_and_verify_are_contained_too(project: Project, tmp_path: Path) ->
 
 @pytest.mark.soak
 def test_tools_have_caches_of_their_own(project: Project, tmp_path: Path) -> None:
-    """Break: one cache for all: what a check of one worker leaves there, the agent of another runs."""
+    """Break: one cache for all: another worker's agent would run what a check left there."""
     Worktree(tmp_path / "so'ur ce").commit("pyproject.toml")
     provision.refresh_base(project)
     (tmp_path / "home/.config/pip").mkdir(parents=True)
@@ -431,7 +438,7 @@ def test_the_user_opens_what_a_check_needs(project: Project, tmp_path: Path) -> 
 
 
 def test_a_machine_that_cannot_contain_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`auto` goes on and says so until it can; `on` checks nothing."""
+    """`auto` continues and says so until it can; `on` checks nothing."""
     lack = Problem("bubblewrap is not installed", "install it")
     with monkeypatch.context() as without:
         without.setattr(probe, "problem", lambda: lack)
@@ -446,7 +453,7 @@ def test_a_machine_that_cannot_contain_them(project: Project, monkeypatch: pytes
     assert not project.store.read().attention
 
 
-#: leaves a submodule whose `.git` file git could read in another way than the guard
+#: leaves a submodule whose `.git` file git could read differently than the guard
 SUBMODULE = """
 [ -e sub/.git ] && exit 0
 git init -q sub && cd sub
@@ -460,7 +467,10 @@ printf 'gitdir:  x\\n' > .git
 
 
 def test_a_submodule_that_a_check_left_runs_nothing(project: Project, tmp_path: Path) -> None:
-    """git in a slot has the user's rights. Break: strip the text of a pointer in `_led_to` (repo/clone_guard.py)."""
+    """git in a slot has the user's rights.
+
+    Break: strip a pointer's text in `_led_to` (repo/clone_guard.py).
+    """
     project = configured(project, {"repo.validate": "sh ./t.sh", "repo.validate_in": "slot"})
     record, worktree = worker_of(project)
     base = worktree.head()
@@ -473,7 +483,7 @@ def test_a_submodule_that_a_check_left_runs_nothing(project: Project, tmp_path: 
         assert not (tmp_path / "home/ran").exists(), subject
 
 
-#: leaves a repository in the slot, of which git writes an index or a reflog behind a link
+#: leaves a repository in the slot, with an index or a reflog behind a link
 LINKED = """
 [ -e sub/.git ] && exit 0
 rm -rf sub; mkdir sub; cd sub; git init -q .

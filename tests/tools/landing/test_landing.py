@@ -1,4 +1,4 @@
-"""Landing: a fast-forward of the source's branch, and never a touch on what a person did not commit."""
+"""Landing: a fast-forward of the source's branch, which never touches the user's uncommitted changes."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.support.repos import (
 
 
 class Scene:
-    """A source, a root on it, and a worker with one commit that wants to land."""
+    """A source, a root on it, and a worker with one commit to land."""
 
     def __init__(
         self, source: Repo, project: Project, change: tuple[str, str] = ("new.txt", "new\n")
@@ -49,7 +49,7 @@ class Scene:
         return self.source.head("refs/heads/main")
 
     def look(self) -> object:
-        """Everything of the source a person could notice."""
+        """Everything in the source that the user could notice."""
         state = self.source.git("status", "--porcelain=v1", "-uall", "--ignored", check=False)
         return (
             self.tip(),
@@ -87,7 +87,7 @@ def scene_on(source: Repo, tmp_path: Path, **options: tuple[str, str]) -> Scene:
 
 @pytest.mark.req("1-113")
 def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
-    """The branch, the index and the files move together; what a person keeps beside them stays."""
+    """The branch, the index and the files move together; the user's other files stay."""
     scene = scene_on(source, tmp_path)
     source.write("notes.txt", "mine\n")
     source.write("big.cache", "mine\n")
@@ -102,7 +102,7 @@ def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
 
 
 def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
-    """Breaks when the base is not compared: what was validated on another base would land as if nothing were."""
+    """Breaks when the base is not compared: work validated on another base would land unchecked."""
     scene = scene_on(source, tmp_path)
     scene.land()
     before = scene.look()
@@ -117,7 +117,7 @@ def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("file", ["a.txt", "other.txt"])
 def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file: str, staged: bool) -> None:
-    """Breaks when check_source does not look: a merge would go through beside the person's changes."""
+    """Breaks when check_source does not check: a merge would go through beside the user's changes."""
     source.commit("other.txt", "other\n")
     scene = scene_on(source, tmp_path, change=("a.txt", "landed\n"))
     source.write(file, "half done\n")
@@ -133,7 +133,7 @@ def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file:
 
 @pytest.mark.parametrize("name", ["new.txt", "new.cache"])
 def test_a_file_in_the_way_is_not_overwritten(source: Repo, tmp_path: Path, name: str) -> None:
-    """Breaks without --no-overwrite-ignore: an ignored file would be replaced without a word."""
+    """Breaks without --no-overwrite-ignore: an ignored file would be replaced silently."""
     scene = scene_on(source, tmp_path, change=(name, "landed\n"))
     source.write(name, "a person's only copy\n")
     before = scene.look()
@@ -178,7 +178,7 @@ def test_checked_out_in_another_worktree_of_the_source(source: Repo, tmp_path: P
 
 @pytest.mark.req("1-113")
 def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
-    """Breaks when the branch is checked out to land: the person's branch and files must stay."""
+    """Breaks when the branch is checked out to land: the user's branch and files must stay."""
     scene = scene_on(source, tmp_path)
     source.git("checkout", "-q", "-b", "feature")
     source.write("a.txt", "half done\n")
@@ -201,7 +201,7 @@ def test_a_bare_source(source: Repo, tmp_path: Path) -> None:
 
 @pytest.fixture
 def remote(source: Repo, tmp_path: Path) -> Scene:
-    """A source that is a URL: llmc cannot look into it, it can only push."""
+    """A source that is a URL: llmc cannot inspect it, it can only push."""
     bare = Repo(tmp_path / "remote.git", bare=True)
     source.git("push", "-q", str(bare.path), "main")
     return Scene(bare, make_project(f"file://{bare.path}", tmp_path / "other-root"))
@@ -216,7 +216,7 @@ def test_a_remote(remote: Scene) -> None:
 
 
 def test_a_remote_that_moved_meanwhile(remote: Scene, source: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks when a rejected push is not told from a failing one: nobody would rebase and try again."""
+    """Breaks when a rejected push is not told from a failed one: it would not rebase and retry."""
     push = default_branch._push
 
     def somebody_is_faster(project: Project, commit: str, branch: str) -> None:
@@ -231,7 +231,7 @@ def test_a_remote_that_moved_meanwhile(remote: Scene, source: Repo, monkeypatch:
 
 
 def test_a_remote_that_refuses(remote: Scene) -> None:
-    """Breaks when every rejection counts as a moved base: it would be tried again for ever."""
+    """Breaks when every rejection counts as a moved base: it would retry forever."""
     hook = remote.source.path / "hooks/pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho not on a Friday >&2\nexit 1\n")
@@ -260,7 +260,7 @@ def test_a_branch_that_moved(source: Repo, tmp_path: Path, kind: str) -> None:
 def test_a_branch_that_moves_at_the_last_moment(
     source: Repo, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks when the move is not a fast-forward, or its refusal is taken for a person's file in the way."""
+    """Breaks when the move is not a fast-forward, or its refusal is mistaken for a user's file in the way."""
     scene = scene_on(source, tmp_path)
     if kind == "not checked out":
         source.git("checkout", "-q", "-b", "feature")
@@ -285,7 +285,7 @@ def test_a_branch_that_moves_at_the_last_moment(
 def test_a_new_branch_never_moves_one_that_is_there(
     source: Repo, remote: Scene, tmp_path: Path, kind: str
 ) -> None:
-    """Breaks without the lease, or with a forced fetch: somebody's branch would be replaced."""
+    """Breaks without the lease, or with a forced fetch: the user's branch would be replaced."""
     scene = remote if kind == "remote" else Scene(source, make_project(str(source.path), tmp_path / "local"))
     scene.source.git("branch", "taken", "main")
     run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
@@ -297,7 +297,7 @@ def test_a_new_branch_never_moves_one_that_is_there(
 
 
 def waiting(source: Repo, tmp_path: Path) -> Scene:
-    """Its worker waits for review, and what lands is another commit than its own."""
+    """Its worker waits for review, and the commit that lands is not its own."""
     scene = scene_on(source, tmp_path)
     with scene.project.store.transaction() as tx:
         tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
@@ -308,7 +308,10 @@ def waiting(source: Repo, tmp_path: Path) -> Scene:
 def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that is lost after the source took it. Break: end the accept, as for any other failure; its task would be done again."""
+    """The connection is lost after the source took it.
+
+    Break: end the accept, as for any other failure; its task would be done again.
+    """
     scene = waiting(source, tmp_path)
     land, reset = default_branch.land, provision.reset_in_place
 
@@ -344,7 +347,7 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
 def test_what_is_not_on_the_branch_has_not_landed(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: reset the worker without a look at the branch; or land before the journal says so."""
+    """Break: reset the worker without checking the branch; or land before the journal says so."""
     scene = waiting(source, tmp_path)
     before, steps = scene.tip(), list[str]()
 
@@ -366,7 +369,7 @@ def test_what_is_not_on_the_branch_has_not_landed(
 def test_a_commit_made_while_it_waits_for_its_turn_to_land(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: look at the worker only before that; its commit would be left behind."""
+    """Break: check the worker only before that; its commit would be left behind."""
     scene = waiting(source, tmp_path)
     before, turn = scene.tip(), default_branch.merge_lock
 
@@ -385,7 +388,7 @@ def test_a_commit_made_while_it_waits_for_its_turn_to_land(
 
 
 def test_only_work_that_waits_for_review_follows_the_branch(source: Repo, tmp_path: Path) -> None:
-    """Break: rebase a worker that is being accepted, too; its accept would find another commit than it took."""
+    """Break: also rebase a worker that is being accepted; its accept would find a commit it did not take."""
     scene = waiting(source, tmp_path)
     for name in ("w2", "w3"):
         _, worktree = add_worker(scene.project, name)
@@ -408,7 +411,10 @@ def validating(project: Project) -> Project:
 def test_after_a_lost_race_no_other_work_lands_before_this(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also not after a kill. Break: validate without the ticket the second time, too; others could land first for ever."""
+    """Not even after a kill.
+
+    Break: validate without the ticket the second time, too; others could always land first.
+    """
     scene = waiting(source, tmp_path)
     project, land = validating(scene.project), default_branch.land
     goes_first: list[bool] = []
@@ -436,7 +442,7 @@ def test_after_a_lost_race_no_other_work_lands_before_this(
 def test_an_accept_that_was_replaced_while_it_validated_lands_nothing(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message ended it, and the state has a newer one. Break: look only for a journal, whichever it is."""
+    """A message ended it, and the state has a newer one. Break: check only for a journal, not whose it is."""
     scene = waiting(source, tmp_path)
     project, before = validating(scene.project), scene.tip()
 

@@ -58,7 +58,7 @@ def test_it_is_one_commit_on_the_base(scene: Scene) -> None:
 
 
 def test_what_a_merge_commit_changed_itself_is_in_it(scene: Scene) -> None:
-    """Breaks when the commits are put onto the base one by one without the merges."""
+    """Breaks when the commits are rebased one by one without the merges."""
     scene.worktree.commit("b.txt", "b\n")
     scene.source.commit("c.txt", "c\n")
     scene.merge_main("--no-commit", "--no-ff")
@@ -79,7 +79,7 @@ def test_a_conflict_names_the_files(scene: Scene) -> None:
 
 
 def test_the_workers_own_attributes_do_not_decide(scene: Scene) -> None:
-    """Breaks when the merge runs in the worktree: `* merge=union` there merges what has to conflict."""
+    """Breaks when the merge runs in the worktree: `* merge=union` there merges what must conflict."""
     scene.worktree.write(".gitattributes", "* merge=union\n")
     scene.worktree.git("add", ".gitattributes")
     scene.worktree.commit("a.txt", "worker\n")
@@ -110,7 +110,7 @@ def test_nothing_is_left_to_land(scene: Scene) -> None:
 
 
 def test_several_merge_bases_are_refused(scene: Scene) -> None:
-    """Each side has merged the other: git would make an ancestor up, and nobody could say what comes of it."""
+    """Each side has merged the other: git would invent an ancestor, with an unpredictable result."""
     scene.worktree.commit("b.txt", "b\n")
     scene.source.commit("c.txt", "c\n")
     worker, main = scene.worktree.head(), scene.source.head()
@@ -134,7 +134,7 @@ def test_histories_without_a_common_commit_are_refused(scene: Scene) -> None:
 
 
 def test_a_git_that_fails_is_no_conflict(scene: Scene) -> None:
-    """Exit 1 without a tree: an object is missing. Breaks when every 1 is taken for a conflict."""
+    """Exit 1 without a tree: an object is missing. Breaks when every 1 is treated as a conflict."""
     scene.worktree.commit("a.txt", "worker\n")
     scene.source.commit("c.txt", "c\n")
     base = scene.base
@@ -145,7 +145,7 @@ def test_a_git_that_fails_is_no_conflict(scene: Scene) -> None:
 def test_without_an_identity_the_author_commits(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Breaks when git may guess one from the machine's name."""
+    """Breaks when git may guess one from the host name."""
     scene.worktree.commit("b.txt", "b\n")
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -162,7 +162,7 @@ def test_without_an_identity_the_author_commits(
 
 
 def test_a_common_ancestor_of_our_choice(scene: Scene) -> None:
-    """What undo does: the base without what one commit changed, though more came after it."""
+    """What undo does: the base without one commit's changes, although more came after it."""
     taken = scene.source.commit("a.txt", "1\n2\n3\n4\nfive\n")
     scene.source.commit("b.txt", "b\n")
     base = scene.base

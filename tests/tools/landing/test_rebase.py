@@ -49,7 +49,7 @@ def scene(mold: Mold) -> Scene:
 
 
 def test_every_conflict_that_git_remembers_is_resolved(scene: Scene) -> None:
-    """Break: continue once only; the second commit would be called a failure of git."""
+    """Break: continue only once; the second commit would be reported as a git failure."""
     scene.rebase_by_hand()
     resolved = scene.worktree.git("rev-parse", "HEAD^{tree}")
     scene.worktree.git("reset", "--hard", scene.commit)
@@ -60,7 +60,7 @@ def test_every_conflict_that_git_remembers_is_resolved(scene: Scene) -> None:
 
 
 def test_a_rebase_that_cannot_be_aborted_stays_known_as_ours(scene: Scene) -> None:
-    """Break: forget it although it is still open; the next look would take it for the worker's own."""
+    """Break: forget it although it is still open; the next check would treat it as the worker's own."""
     scene.worktree.git("rebase", scene.base, check=False)
     place = Path(scene.worktree.git("rev-parse", "--absolute-git-dir")) / "rebase-merge/head-name"
     place.unlink()

@@ -1,4 +1,4 @@
-"""Several machines land on one remote: each commit once or not at all, whoever dies, sleeps or comes late."""
+"""Several machines land on one remote: each commit once or not at all, even if one dies, sleeps or lags."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ from tests.support.nodes import WORKER, Node, task
 from tests.support.remotes import BareRemote
 from tests.support.waiting import wait_until
 
-#: Python 3.12 warns of threads (the test runner has some); the children run git and end
+#: Python 3.12 warns of threads (the test runner has some); the children run git and exit
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 FIRST = "Add first.txt"
@@ -104,7 +104,7 @@ def test_a_checkout_that_cannot_follow_is_left_alone_and_hinders_nobody(
     assert bare.head("main") == landed
     assert (one.source.head(), one.source.git("status", "--porcelain")) == before
     behind = one.source.git("rev-parse", "main") != landed
-    assert behind is (in_the_way != "another branch"), "a branch that nobody has checked out follows"
+    assert behind is (in_the_way != "another branch"), "a branch that is not checked out follows"
 
 
 STEPS = ("remote.enter", "remote.push", "remote.follow", "accept.land", "accept.verify", "accept.complete")
@@ -114,7 +114,7 @@ SOME = ["remote.enter:after", "remote.push:before", "remote.push:after", "remote
 
 @pytest.mark.parametrize("kill", [*SOME, *in_soak(*(kill for kill in EVERY if kill not in SOME))])
 def test_kill_9_at_every_step_and_the_journal_goes_on(bare: BareRemote, one: Node, kill: str) -> None:
-    """Break: push before the entry is written, make another commit after a crash, or end the accept with it."""
+    """Break: push before the entry is written, make a new commit after a crash, or end the accept with it."""
     one.work("One", task(1))
     assert one.killed(f"{kill}:kill"), "the point was not reached"
     entered = [entry.commit for entry in one.ledger.entered(task(1))]
@@ -132,7 +132,7 @@ def test_kill_9_at_every_step_and_the_journal_goes_on(bare: BareRemote, one: Nod
 def test_the_task_of_a_dead_machine_is_taken_over_and_lands_once(
     bare: BareRemote, one: Node, other: Node, kill: str
 ) -> None:
-    """Break: do not ask whether the ledger's commit landed; or ask before the fence has moved (the test below)."""
+    """Break: do not check whether the ledger's commit landed; or check before the fence has moved (below)."""
     one.work("By one", task(1))
     assert one.killed(f"{kill}:kill")
     claim = other.ledger.claim(task(1))
@@ -155,7 +155,7 @@ def test_the_task_of_a_dead_machine_is_taken_over_and_lands_once(
 
 
 def asleep_before_push(one: Node, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """The machine sleeps between its checks and its push; `act` happens meanwhile."""
+    """The machine sleeps between its checks and its push, when `act` happens."""
     push, slept = fence.push, []
 
     def late(root: Path, where: Remote, seen: Seen, commit: str, *, removing: str) -> Outcome:
@@ -170,7 +170,7 @@ def asleep_before_push(one: Node, monkeypatch: pytest.MonkeyPatch, act: Callable
 def test_a_machine_that_slept_past_its_lease_does_not_land(
     bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its token was good when it was checked. Break: no fence in the push; take over without moving it."""
+    """Its token was valid when it was checked. Break: no fence in the push; take over without moving it."""
     one.work("By one", task(1))
     claims: list[str] = []
 
@@ -195,7 +195,7 @@ def test_a_machine_that_slept_past_its_lease_does_not_land(
 
 
 def test_work_that_is_offered_while_another_lands_the_task_is_withdrawn(bare: BareRemote, one: Node) -> None:
-    """Break: withdraw everything; or what was not sent only."""
+    """Break: withdraw everything; or only what was not sent."""
     one.work("By one", task(1))
     root, commit = one.project.root.path, str(one.project.store.worker(WORKER).commit_sha)
     for number in (1, 2):
@@ -212,7 +212,7 @@ def test_work_that_is_offered_while_another_lands_the_task_is_withdrawn(bare: Ba
 def test_sigstop_past_the_lease_and_sigcont(
     bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same with a real process, which knows nothing of the time that passed."""
+    """The same with a real process, which does not know that time has passed."""
     one.work("By one", task(1))
     asleep_before_push(one, monkeypatch, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     pid = one.started()
@@ -231,7 +231,7 @@ def test_sigstop_past_the_lease_and_sigcont(
 def test_the_fence_is_read_before_the_token_is_checked(
     bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other way round, what is taken over between the two lands after all. Break: look after `_enter`."""
+    """In the other order, a task that is taken over in between would land. Break: read it after `_enter`."""
     one.work("By one", task(1))
     enter = one.ledger.enter
     slept: list[bool] = []
@@ -252,7 +252,7 @@ def test_the_fence_is_read_before_the_token_is_checked(
 def test_a_push_that_outlives_its_process_is_refused_once_its_work_changed(
     bare: BareRemote, one: Node
 ) -> None:
-    """kill -9 leaves git running. Break: conclude from a look alone that it did not land."""
+    """kill -9 leaves git running. Break: conclude from one check that it did not land."""
     taken, go = bare.path / "taken", bare.path / "go"
     wait = f"while [ ! -e {go} ]; do sleep 0.02; done; touch {go}.seen"
     bare.hook("pre-receive", f"[ -e {taken} ] || {{ touch {taken}; {wait}; }}")
@@ -285,7 +285,7 @@ def git_at_work(place: Path) -> list[str]:
 def test_the_fence_alone_may_move(
     bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody took another task over: the claim is asked again, and the same commit lands."""
+    """Another task was taken over: the claim is checked again, and the same commit lands."""
     one.work("One", task(1))
     asleep_before_push(one, monkeypatch, lambda: fence.move(other.project.root.path, bare.remote))
     one.accept()
@@ -309,7 +309,7 @@ def test_a_remote_that_refuses_ends_the_accept_with_its_reason(bare: BareRemote,
 
 
 def test_an_accept_waits_for_a_remote_that_is_gone_or_slow(bare: BareRemote, one: Node) -> None:
-    """Break: end the accept, though the push may land; or hold the worker while nobody answers."""
+    """Break: end the accept although the push may land; or hold the worker while the remote is silent."""
     one.work("One", task(1))
     one.hurry(1)
     bare.hook("pre-receive", "sleep 30")
@@ -346,7 +346,7 @@ def test_an_accept_waits_for_the_ledger(bare: BareRemote, one: Node, monkeypatch
     one.work("One", task(1))
     with one.ledger.gone(), pytest.raises(Unreachable):
         one.accept()
-    assert one.step() == "merge", "it goes on from there"
+    assert one.step() == "merge", "it continues from there"
     enter = one.ledger.enter
 
     def not_now(entry: Entry) -> None:
@@ -391,7 +391,7 @@ def test_two_machines_land_at_the_same_time(bare: BareRemote, one: Node, other: 
 
 @pytest.mark.soak
 def test_a_slow_check_on_one_machine_is_not_starved_by_another(one: Node, other: Node) -> None:
-    """After one lost race nobody else lands until it has. Break: a turn among the workers of one machine only."""
+    """After one lost race, no other work lands until it has. Break: order only the workers of one machine."""
     one.project = replace(
         one.project,
         config=replace(one.project.config, repo=replace(one.project.config.repo, validate="sleep 0.4")),
@@ -425,7 +425,7 @@ def test_two_machines_land_fifty_each(bare: BareRemote, one: Node, other: Node) 
 
 
 def test_any_machine_undoes_the_newest_landing(bare: BareRemote, one: Node, other: Node) -> None:
-    """Break: look into the machine's own event log; or take the order of the ledger for the order of the branch."""
+    """Break: read the machine's own event log; or take the ledger's order as the order of the branch."""
     one.work("One")
     one.accept()
     other.work("Two")
@@ -443,7 +443,7 @@ def test_any_machine_undoes_the_newest_landing(bare: BareRemote, one: Node, othe
 
 
 def test_a_task_that_was_undone_is_done_again(bare: BareRemote, one: Node, other: Node) -> None:
-    """Break: call it landed because its commit is on the branch, reverted or not."""
+    """Break: treat it as landed because its commit is on the branch, reverted or not."""
     one.work("One", task(1))
     landed = one.accept().commit
     assert remote.take_over(other.project, task(1), other.ledger.claim(task(1))) == landed
@@ -471,7 +471,7 @@ def test_two_machines_undo_the_same_landing_once(bare: BareRemote, one: Node, ot
     one.accept()
     assert one.killed("remote.push:before:kill", "undo")
     other.undo()
-    one.undo()  # its change is gone already
+    one.undo()  # its change is already gone
     assert bare.log() == ['Revert "One"', "One", FIRST]
 
 

@@ -36,7 +36,7 @@ def project(mold: Mold) -> Project:
 
 
 def forge(own: Path, blob: str, text: str, worktree: Worktree) -> None:
-    """Let git read another content for an object: it believes the index of a pack, and prefers a multi-pack-index."""
+    """Let git read other content for an object: it trusts a pack's index, and prefers a multi-pack-index."""
     body = text.encode()
     pack = b"PACK" + struct.pack(">II", 2, 1) + bytes([0x30 | len(body)]) + zlib.compress(body)
     pack += hashlib.sha1(pack).digest()
@@ -83,7 +83,7 @@ def test_a_forged_object_is_not_shown(project: Project) -> None:
 
 @needs_bubblewrap
 def test_attributes_of_the_agent_hide_nothing(project: Project, tmp_path: Path) -> None:
-    """Break: show the diff in the worktree, where the agent's `.gitattributes` make any file a binary one."""
+    """Break: show the diff in the worktree, where the agent's `.gitattributes` can make any file binary."""
     record, worktree = worker_of(project)
     worktree.write("new.txt", "mine\n")
     worktree.write(".gitattributes", "* -diff\n")
@@ -120,10 +120,10 @@ def test_a_diff_that_would_fill_the_memory_is_not_read(
 @needs_bubblewrap
 @pytest.mark.parametrize("how", ["reset", "nuke"])
 def test_a_forged_object_stops_no_reset(project: Project, how: str) -> None:
-    """git finds the forged object and does not write its own, so that the clone refuses what is pinned.
+    """git finds the forged object and does not write its own, so the clone refuses what is pinned.
 
-    Break: no `start_over` in `_reset_tree` (workers/reset.py), or no `NotSaved` in workers/nuke.py: the worker could not be
-    reset or removed any more.
+    Break: no `start_over` in `_reset_tree` (workers/reset.py), or no `NotSaved` in workers/nuke.py: the
+    worker could no longer be reset or removed.
     """
     _, worktree = worker_of(project)
     worktree.commit("run.sh", "first\n")

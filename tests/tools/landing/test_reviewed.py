@@ -1,4 +1,4 @@
-"""What counts as reviewed is what lands: its files, its message and its author, on any base."""
+"""What counts as reviewed is what lands: its files, message and author, on any base."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def seen(project: Project) -> None:
 
 
 def compared(project: Project) -> Reviewed:
-    """What accept says of the worker's commit."""
+    """What accept says about the worker's commit."""
     record, worktree = worker_of(project)
     made = merging.landing_commit(project, "w1", provision.refresh_base(project), worktree.head())
     return review.compare(project, record, made)
@@ -88,7 +88,7 @@ def test_the_same_under_another_id(project: Project) -> None:
         "commit", "-q", "--amend", "--no-edit", "--no-verify", "--allow-empty", "--date=2001-01-01T00:00:00Z"
     )
     assert worktree.head() != before
-    assert compared(project) is Reviewed.CHANGED, "the date of the author lands, too"
+    assert compared(project) is Reviewed.CHANGED, "the author date lands, too"
     seen(project)
     run = ["-c", "user.name=Another committer", "commit", "-q", "--amend", "--no-edit"]
     worktree.git(*run)
@@ -105,7 +105,7 @@ def test_the_same_under_another_id(project: Project) -> None:
     ],
 )
 def test_message_and_author_are_part_of_it(project: Project, options: tuple[str, ...]) -> None:
-    """Break: compare the files alone."""
+    """Break: compare only the files."""
     _, worktree = worker_of(project)
     worktree.git("commit", "-q", "--amend", "--no-edit", *options)
     assert compared(project) is Reviewed.CHANGED
@@ -126,7 +126,7 @@ def test_the_mode_is_part_of_it(project: Project) -> None:
 
 
 def test_on_the_same_base_git_is_not_asked(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An accept waits for it. Break: a diff, or a look at the ref of what was reviewed."""
+    """An accept waits for it. Break: compute a diff, or read the ref of what was reviewed."""
     record, worktree = worker_of(project)
     made = merging.landing_commit(project, "w1", provision.refresh_base(project), worktree.head())
     monkeypatch.setattr(proc, "run", lambda *args, **more: pytest.fail(str(args)))
@@ -161,23 +161,23 @@ def test_on_a_base_that_moved_nothing_is_added(project: Project) -> None:
     source(project).commit("other.txt", "another\n")
     provision.refresh_base(project)
     worktree.git("rebase", "-q", "origin/main")
-    worktree.write("other.txt", "other\n")  # as before: what landed there would be taken back
+    worktree.write("other.txt", "other\n")  # as before: what landed there would be reverted
     amend(worktree)
     assert compared(project) is Reviewed.CHANGED
 
 
 def test_a_branch_that_went_back(project: Project) -> None:
-    """Break: merge without the reviewed base. What the branch gave up would count as reviewed."""
+    """Break: merge without the reviewed base. What the branch dropped would count as reviewed."""
     _, worktree = worker_of(project)
     source(project).git("reset", "-q", "--hard", "HEAD^")
     provision.refresh_base(project)
-    assert compared(project) is Reviewed.CHANGED, "the worker would bring other.txt back"
+    assert compared(project) is Reviewed.CHANGED, "the worker would restore other.txt"
     worktree.git("rebase", "-q", "--onto", "origin/main", "HEAD^")
     assert compared(project) is Reviewed.SAME
 
 
 def test_what_conflicted_when_it_was_reviewed(project: Project) -> None:
-    """It was shown without the base that it conflicts with: however that is resolved, it was not seen."""
+    """It was shown without the base that it conflicts with: its resolution, whatever it is, was not seen."""
     _, worktree = worker_of(project)
     source(project).commit("m.py", TWINS.replace("stop()", "end()"), "Main moves")
     provision.refresh_base(project)
@@ -190,7 +190,7 @@ def test_what_conflicted_when_it_was_reviewed(project: Project) -> None:
 
 
 def test_a_review_by_an_older_llmc(project: Project) -> None:
-    """It says too little of what was seen: it counts as another change until the next review."""
+    """It records too little of what was seen: it counts as another change until the next review."""
     with project.store.transaction() as tx:
         tx.update("w1", seen=None, reviewed_patch="0" * 64)
     assert compared(project) is Reviewed.CHANGED

@@ -1,4 +1,4 @@
-"""Slots: what a check sees is exactly the commit that would land, whatever was left there before."""
+"""Slots: a check sees exactly the commit that would land, whatever was left there before."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ GOOD = "grep -q good a.txt && grep -q good b.txt"
 SPARSE = """git config --worktree core.sparseCheckout true; mkdir -p "$(git rev-parse --git-path info)"
 echo a.txt > "$(git rev-parse --git-path info/sparse-checkout)"; git read-tree -mu HEAD"""
 
-#: another content with the same size and time
+#: other content with the same size and time
 UNSEEN = """touch -d '1 hour ago' b.txt
 git update-index --refresh; touch -r b.txt then; echo evil > b.txt; touch -r then b.txt; rm then"""
 
@@ -89,7 +89,7 @@ def first(project: Project) -> Slot:
 
 
 def work(worktree: Worktree, name: str = "b.txt", text: str = "good\n") -> tuple[str, str]:
-    """A commit of a worker's, and the base it is on."""
+    """A worker's commit, and its base."""
     base = worktree.head()
     return worktree.commit(name, text), base
 
@@ -125,7 +125,7 @@ def test_the_check_sees_the_commit_and_nothing_of_the_worktree(project: Project)
 
 @pytest.mark.parametrize("bit", ["--skip-worktree", *in_soak("--assume-unchanged")])
 def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source: Repo, bit: str) -> None:
-    """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_distrust`."""
+    """They survive checkout, reset and clean, and hide a disabled check. Break: leave out `_distrust`."""
     source.commit("check.sh", "! grep -q bad a.txt\n")
     project = configured(project, validate=f"echo 'exit 0' > check.sh; git update-index {bit} check.sh")
     record, worktree = add_worker(project)
@@ -162,7 +162,7 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
 def test_whatever_a_check_leaves_is_gone_for_the_next(
     project: Project, spoil: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `clean`, no `_own_git`, or `GIT_NO_REPLACE_OBJECTS` left out in repo/git.py: one of them is red."""
+    """Break: no `clean`, no `_own_git`, or no `GIT_NO_REPLACE_OBJECTS` in repo/git.py: each fails a case."""
     monkeypatch.setenv("GIT_NO_REPLACE_OBJECTS", "1")  # for this test's own git
     project = configured(project, validate=f"({spoil}); true")
     record, worktree = add_worker(project)
@@ -180,7 +180,10 @@ def test_whatever_a_check_leaves_is_gone_for_the_next(
 
 
 def test_directories_in_each_other_do_not_keep_a_slot_from_others(project: Project) -> None:
-    """Deeper than Python calls itself, with paths too long for git. Break: `shutil.rmtree` in `files.remove_tree`."""
+    """Too deep for Python's recursion, with paths too long for git.
+
+    Break: `shutil.rmtree` in `files.remove_tree`.
+    """
     commit, one = run_git(project.root.path, "rev-parse", "HEAD"), first(project)
     with slots.taken(project):
         slots.check_out(project, one, commit)
@@ -190,11 +193,11 @@ def test_directories_in_each_other_do_not_keep_a_slot_from_others(project: Proje
 
 
 def test_a_check_that_moves_head_has_not_checked_the_commit(project: Project) -> None:
-    """Break: do not look at HEAD after the run."""
+    """Break: do not check HEAD after the run."""
     project = configured(project, validate="git checkout -q --detach HEAD~1")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
-    with pytest.raises(validation.NoSlot):  # nothing has ever passed here, so nobody is blamed
+    with pytest.raises(validation.NoSlot):  # nothing has ever passed here, so no worker is blamed
         check(project, record, commit, base)
     project = configured(project, validate="test ! -e c.txt || git checkout -q --detach HEAD~1")
     check(project, record, commit, base)
@@ -225,7 +228,10 @@ def test_ignored_files_stay_unless_they_are_unwanted(project: Project) -> None:
     ],
 )
 def test_what_can_be_cleared_does_not_cost_the_caches(project: Project, left: str) -> None:
-    """A slot is made again only where nothing else helps. Break: `clean -fd`; or leave a name out of `_LEFT_IN_GIT`."""
+    """A slot is recreated only if nothing else helps.
+
+    Break: `clean -fd`; or leave a name out of `_LEFT_IN_GIT`.
+    """
     project = configured(project, validate=f"touch warm.cache; {left}")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -259,7 +265,7 @@ def test_the_task_s_own_command_comes_second_and_sees_the_commit_too(
 
 
 def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Project, tmp_path: Path) -> None:
-    """Break: run the command on whatever is there, and call the commit validated."""
+    """Break: run the command on whatever is there, and report the commit as validated."""
     project = configured(project, validate=f"echo ran >> '{tmp_path}/ran'")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -284,11 +290,11 @@ def test_a_worker_reads_paths_of_its_own_worktree(project: Project) -> None:
         assert str(project.root.slots) not in text
 
 
-# Set-up.
+# Setup.
 
 
 def setup_project(project: Project, tmp_path: Path, **more: str) -> Project:
-    """`setup` installs what deps.txt names; validation needs all that is imported."""
+    """`setup` installs what deps.txt names; validation needs everything that is imported."""
     line = f"echo ran >> '{tmp_path}/setups'; mkdir -p venv; cp requirements.txt venv/installed"
     return configured(project, setup=line, validate="sh check.sh", **more)
 
@@ -309,7 +315,7 @@ def with_deps(project: Project, source: Repo, tmp_path: Path) -> Project:
 
 
 def test_set_up_runs_again_when_a_lock_file_differs_and_only_then(with_deps: Project, tmp_path: Path) -> None:
-    """Break: a mark that does not hold the inputs; or set up before every check."""
+    """Break: use a mark without the inputs; or run setup before every check."""
     project = with_deps
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -362,7 +368,7 @@ def test_a_set_up_that_fails_on_the_work_alone_is_the_worker_s(with_deps: Projec
 def test_what_git_ignores_is_copied_and_comes_back_when_a_check_spoils_it(
     project: Project, source: Repo
 ) -> None:
-    """Break: compare times only, as in a worktree."""
+    """Break: compare only times, as in a worktree."""
     source.write(".env", "SECRET=1\n")
     set_value(project.root.config, "repo.copy", [".env"])
     project = configured(project, validate="grep -q SECRET=1 .env && echo SPOILT > .env")
@@ -374,7 +380,10 @@ def test_what_git_ignores_is_copied_and_comes_back_when_a_check_spoils_it(
 
 
 def test_a_set_up_whose_results_git_does_not_ignore_runs_each_time(project: Project, tmp_path: Path) -> None:
-    """They go with the next checkout. Break: remember the set-up all the same; the check fails first, and is repeated."""
+    """They go with the next checkout.
+
+    Break: remember the setup anyway; the check fails first, and is repeated.
+    """
     line = f"echo ran >> '{tmp_path}/setups'; touch installed"
     project = configured(project, setup=line, validate=f"echo run >> '{tmp_path}/runs'; test -e installed")
     record, worktree = add_worker(project)
@@ -391,7 +400,7 @@ def test_a_set_up_whose_results_git_does_not_ignore_runs_each_time(project: Proj
 
 
 def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_path: Path) -> None:
-    """It needs a file that only a person put into the worktree. Break: blame the worker."""
+    """It needs a file that only the user put into the worktree. Break: blame the worker."""
     project = configured(project, validate=f"echo run >> '{tmp_path}/runs'; test -e .env")
     record, worktree = add_worker(project)
     worktree.write(".env")
@@ -405,9 +414,9 @@ def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_pat
     with pytest.raises(validation.NoSlot):
         check(project, record, commit, base)
     runs = len((tmp_path / "runs").read_text().splitlines())
-    assert runs == 3, "the base is tried once for each tree"
+    assert runs == 3, "the base is tried once per tree"
     assert validation.run(project, record.name, worktree.path).ok
-    # Files for every slot, as the configuration wants them: from now on it works.
+    # Files for every slot, as configured: from now on it works.
     (Path(project.source) / ".env").write_text("x\n")
     set_value(project.root.config, "repo.copy", [".env"])
     project = setup.new_project(project.root)
@@ -417,7 +426,7 @@ def test_a_slot_in_which_the_base_fails_does_not_count(project: Project, tmp_pat
 
 
 def test_a_base_that_fails_is_tried_again_but_seldom(project: Project) -> None:
-    """Break: never again, or each time."""
+    """Break: never retry, or retry each time."""
     memory = validation.Memory(failed="tree", failed_unix=1000.0, took_s=60.0)
     assert not validation._may_try_again(memory, 1599.0)
     assert validation._may_try_again(memory, 1601.0)
@@ -427,9 +436,9 @@ def test_a_base_that_fails_is_tried_again_but_seldom(project: Project) -> None:
 def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(
     project: Project, source: Repo, tmp_path: Path
 ) -> None:
-    """The slot has worked, so it is main that fails. Break: NoSlot for every base that fails.
+    """The slot has worked, so it is main that fails. Break: NoSlot for every failing base.
 
-    Or check the base after each failure: the verdict is remembered, and a pass ends it.
+    Or check the base after each failure: the result is remembered, and a pass clears it.
     """
     project = configured(
         project, validate=f"git log -1 --format=%s >> '{tmp_path}/runs'; ! grep -q bad a.txt"
@@ -446,7 +455,7 @@ def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(
     assert (tmp_path / "runs").read_text().splitlines().count("Red") == 1
     assert ["main itself fails" in text for text in items(project)] == [True]
     assert validation.in_slot(project)
-    # A command that failed by chance must not block for ever: a pass of the same commit ends it.
+    # A flaky command must not block forever: a pass of the same commit clears it.
     validation.look_at_base(project, "w1", red)
     assert project.store.read().failing_base is not None
     project = configured(project, validate="true")
@@ -462,7 +471,7 @@ def test_a_red_base_is_said_and_sends_nobody_to_the_worktrees(
 
 
 def test_when_a_failing_base_is_checked_again() -> None:
-    """Break: never again for the same commit; or each time."""
+    """Break: never retry the same commit; or retry each time."""
     failed = FailingBase(commit="c1", command="make test", checks="x", at_unix=1000.0, took_s=30.0)
     assert not failing_base.is_due(failed, "c1", "x", 1299.0)
     assert failing_base.is_due(failed, "c1", "x", 1301.0)
@@ -473,7 +482,7 @@ def test_when_a_failing_base_is_checked_again() -> None:
 
 
 def test_a_red_base_is_seen_in_the_worktree_too(project: Project, source: Repo, tmp_path: Path) -> None:
-    """Nothing of the worktree is lost by it. Break: blame the work where no slot is used."""
+    """Nothing in the worktree is lost by it. Break: blame the work where no slot is used."""
     red = source.commit("a.txt", "bad\n", "Red")
     validate = f"cat a.txt >> '{tmp_path}/runs'; touch made; echo x >> a.txt; ! grep -q bad a.txt"
     project = configured(project, validate=validate, validate_in="worktree")
@@ -487,7 +496,7 @@ def test_a_red_base_is_seen_in_the_worktree_too(project: Project, source: Repo, 
     assert (worktree.head(), worktree.git("status", "--porcelain")) == (commit, "")
     assert (worktree.path / "kept.cache").read_text() == "ignored\n"
     assert (tmp_path / "runs").read_text().split() == ["bad"] * 3, "the base once, the work twice"
-    # The work fixes it: it passes, and what is known of the base is over. On that base, bad work is to blame.
+    # The work fixes it: it passes, and the base's failure is forgotten. On that base, bad work is to blame.
     fixed = worktree.commit("a.txt", "good\n")
     validation.in_worktree(project, record, fixed, base)
     assert project.store.read().failing_base is None
@@ -496,7 +505,7 @@ def test_a_red_base_is_seen_in_the_worktree_too(project: Project, source: Repo, 
         validation.in_worktree(project, record, bad, fixed)
     assert not isinstance(blamed.value, BaseFails)
     assert (tmp_path / "runs").read_text().split() == [*["bad"] * 3, "good", "bad"]
-    # A base that nobody knows, and that passes.
+    # An unknown base that passes.
     (project.root.slots / "worktrees.json").unlink()
     with pytest.raises(CommandFailed) as blamed:
         validation.in_worktree(project, record, bad, fixed)
@@ -534,11 +543,11 @@ def test_the_worktree_can_be_chosen(project: Project) -> None:
     assert not validation.in_slot(project)
 
 
-# Several, and kills.
+# Several slots, and kills.
 
 
 def test_checks_run_at_the_same_time_in_slots_of_their_own(project: Project) -> None:
-    """Break: one slot for everybody."""
+    """Break: use one slot for all."""
     project = configured(project, validate="true")
     _, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -555,7 +564,7 @@ def test_checks_run_at_the_same_time_in_slots_of_their_own(project: Project) -> 
 
 
 def test_who_waits_for_a_slot_ends_when_told_to(project: Project) -> None:
-    """A daemon that stops, or a message that cancels the accept. Break: wait for the lock in one piece."""
+    """A stopping daemon, or a message that cancels the accept. Break: wait for the lock in one call."""
     set_value(project.root.config, "repo.validate_slots", 1)
     project = configured(project, validate="true")
     _, worktree = add_worker(project)
@@ -583,7 +592,7 @@ validation.check_commit(project, "w1", sys.argv[2], sys.argv[3], worktree=Path("
 def test_after_a_kill_the_next_user_ends_what_still_runs_there_and_cleans_up(
     project: Project, tmp_path: Path
 ) -> None:
-    """A command is a process of its own. Break: do not end it; it goes on to write into the next check's files."""
+    """A command is its own process. Break: do not end it; it would write into the next check's files."""
     pid_file = tmp_path / "pid"
     wait = f"trap '' TERM; echo $$ > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; cd /; sleep 600"
     project = configured(project, validate=f"touch half.txt; ({wait}) & wait")
@@ -603,7 +612,7 @@ def test_after_a_kill_the_next_user_ends_what_still_runs_there_and_cleans_up(
 
 
 def test_slots_nobody_uses_are_found_and_removed(project: Project) -> None:
-    """Break: forget that somebody may have it; or leave git's entry behind."""
+    """Break: forget that a slot may be in use; or leave git's entry behind."""
     project = configured(project, validate="true")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -624,7 +633,7 @@ def test_slots_nobody_uses_are_found_and_removed(project: Project) -> None:
 
 
 def test_a_slot_is_no_worktree_to_anybody_else(project: Project) -> None:
-    """Break: list a slot's lock, or one that was removed by hand, as something to repair."""
+    """Break: list a slot's lock, or a slot removed by hand, as something to repair."""
     project = configured(project, validate='touch "$(git rev-parse --git-path index.lock)"')
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -637,7 +646,7 @@ def test_a_slot_is_no_worktree_to_anybody_else(project: Project) -> None:
     check(project, record, commit, base)
 
 
-# What a commit does not bring.
+# What a commit does not contain.
 
 
 @needs_lfs
@@ -654,7 +663,7 @@ def test_large_files_are_whole_in_a_slot(project: Project, source: Repo) -> None
 
 
 def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, tmp_path: Path) -> None:
-    """Break: no `submodules.scrub`: what a check changed in a submodule would stay, or keep the slot from its commit."""
+    """Break: no `submodules.scrub`: a check's changes in a submodule would stay, or block the checkout."""
     library = make_library(source, tmp_path)
     spoil = "echo spoilt > lib/lib.c; touch lib/deep/inner/left.c; (cd lib; git update-index --skip-worktree lib.c)"
     project = configured(project, validate=f"cat lib/deep/inner/inner.c && {spoil}")
@@ -687,7 +696,10 @@ def test_a_change_that_is_hidden_in_a_submodule_is_gone(
 
 
 def test_a_sparse_clone_is_checked_whole(project: Project, source: Repo) -> None:
-    """An agent made all of the clone sparse. Break: leave out `core.sparseCheckout=false` and the file in `_LEFT_IN_GIT`."""
+    """An agent made the whole clone sparse.
+
+    Break: leave out `core.sparseCheckout=false` and the file in `_LEFT_IN_GIT`.
+    """
     source.commit("deep/c.txt", "good\n")
     project = configured(project, validate="test -e deep/c.txt && test -e b.txt")
     record, worktree = add_worker(project)

@@ -1,4 +1,4 @@
-"""Notifications on real channels: a web server on 127.0.0.1, real commands; told once, and never lost."""
+"""Notifications on real channels: a web server on 127.0.0.1, real commands; sent once, and never lost."""
 
 import json
 import os
@@ -73,14 +73,14 @@ def events(project: Project, action: str) -> list[dict[str, Any]]:
 
 
 def everything_written(project: Project) -> str:
-    """All files of the root but config.toml, where the address belongs."""
+    """All files of the root except config.toml, where the address belongs."""
     files = [path for path in project.root.path.rglob("*") if path.is_file() and path.name != "config.toml"]
     return "\n".join(path.read_text(errors="replace") for path in files)
 
 
 @pytest.mark.req("7-001", "7-002", "7-005")
 def test_an_incident_is_told_once_until_it_has_ended(project: Project, hook: Webhook) -> None:
-    """Also by another process. Break: no look for an open incident in `begin`; `end` that does nothing."""
+    """Also by another process. Break: do not look for an open incident in `begin`; let `end` do nothing."""
     tell(project, cause="limit", task_id="3")
     [body] = hook.got
     assert (body["kind"], body["title"], body["body"], body["key"]) == (
@@ -113,7 +113,7 @@ def test_an_incident_is_told_once_until_it_has_ended(project: Project, hook: Web
 
 @pytest.mark.req("7-003")
 def test_only_the_kinds_that_are_on_are_told(project: Project, hook: Webhook) -> None:
-    """A kind that llmc does not know of is told. Break: no look at `on`."""
+    """A kind that llmc does not know is sent. Break: do not check `on`."""
     few = using(project, webhook=hook.url, on=("digest",))
     tell(few)
     tell(few, kind="digest")
@@ -135,7 +135,7 @@ def test_a_command_gets_json_and_nothing_of_it_reaches_a_shell(project: Project,
 
 
 def test_a_command_that_prints_what_it_gets_prints_nothing_hostile(project: Project, tmp_path: Path) -> None:
-    """Break: title and body as they came; json.dumps(ensure_ascii=False) with half an emoji."""
+    """Break: pass title and body as they are; json.dumps(ensure_ascii=False) with half an emoji."""
     out = tmp_path / "out.json"
     notify(using(project, command=f"cat > {out}"), KIND, HOSTILE, f"{HOSTILE}\n{HOSTILE}", key=HOSTILE)
     body = json.loads(out.read_text())
@@ -148,7 +148,7 @@ def test_a_command_that_prints_what_it_gets_prints_nothing_hostile(project: Proj
 def test_a_channel_that_fails_is_an_event_without_its_address(
     project: Project, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are told. Break: log the exception's own words; or stop at the first failure."""
+    """The others are sent. Break: log the exception's own message; or stop at the first failure."""
     out = tmp_path / "told"
     hook.status = 500
     command = f"cat > /dev/null; touch {out}"
@@ -175,7 +175,7 @@ def test_a_channel_that_fails_is_an_event_without_its_address(
 def test_a_failed_channel_is_tried_again_but_not_for_ever(
     project: Project, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are not told again. Break: retry every channel; or no limit of tries."""
+    """The others do not get it again. Break: retry every channel; or retry without a limit."""
     monkeypatch.setattr(service, "PAUSE_S", 0.0)
     count = tmp_path / "count"
     both = using(project, webhook=hook.url, command=f"echo x >> {count}")
@@ -222,7 +222,7 @@ def test_nobody_waits_longer_than_the_limit(
 
 @pytest.mark.req("7-008")
 def test_a_channel_that_does_not_keep_its_time_is_left_behind() -> None:
-    """As a server that answers a byte at a time. Break: join without a limit in `tell`."""
+    """Like a server that answers one byte at a time. Break: join without a limit in `tell`."""
     never, heard = threading.Event(), list[object]()
     channels = {"slow": lambda message, timeout_s: never.wait(20), "quick": lambda m, t: heard.append(m)}
     began = time.monotonic()
@@ -248,7 +248,7 @@ def test_a_channel_that_does_not_keep_its_time_is_left_behind() -> None:
 def test_a_kill_at_any_moment_loses_nothing_and_tells_twice_at_most(
     project: Project, hook: Webhook, fault: str, before: int, after: int
 ) -> None:
-    """The next process tells it. Break: mark it as told before it is sent; or no `take_due`."""
+    """The next process sends it. Break: mark it as sent before it is; or no `take_due`."""
     Notices(project)
     project.root.config.write_text(f'[notify]\nwebhook = "{hook.url}"\n')
     with project.store.transaction() as tx:
@@ -276,7 +276,10 @@ flush()
 
 @pytest.mark.req("7-002", "7-009")
 def test_events_that_nobody_saw_are_told_by_the_next_daemon(project: Project, hook: Webhook) -> None:
-    """Across rotation; what was there before llmc ever watched is not. Break: begin at the end of the log each time."""
+    """Across rotation, but not events from before llmc first watched.
+
+    Break: start at the end of the log each time.
+    """
 
     def fail(cause: str) -> None:
         with project.store.transaction() as tx:
@@ -317,7 +320,7 @@ def test_events_that_nobody_saw_are_told_by_the_next_daemon(project: Project, ho
 def test_the_next_rebase_that_a_worker_aborts_is_told_also_when_nobody_looked_between(
     project: Project, hook: Webhook
 ) -> None:
-    """Break: know an item by its key alone: what was told of the first stays open, and swallows the second."""
+    """Break: identify an item by its key alone: the first incident stays open, and swallows the second."""
     aborted = step(Status.NEEDS_REVIEW, ABORTED, commit_sha="c" * 40)
     with project.store.transaction() as tx:
         tx.put(worker(Status.REBASING))
@@ -326,7 +329,7 @@ def test_the_next_rebase_that_a_worker_aborts_is_told_also_when_nobody_looked_be
     watching.tell(project)
     watching.tell(project)
     flush()
-    with project.store.transaction() as tx:  # a person asks for the rebase again, and it is aborted at once
+    with project.store.transaction() as tx:  # the user requests the rebase again; it is aborted
         tx.move("w1", step(Status.REBASING, "conflicts"))
         tx.move("w1", aborted)
     for _ in range(2):
@@ -339,7 +342,7 @@ def test_the_next_rebase_that_a_worker_aborts_is_told_also_when_nobody_looked_be
 def test_what_is_blocked_is_told_once_while_it_stays_and_again_when_it_comes_back(
     project: Project, hook: Webhook
 ) -> None:
-    """Break: tell an item at each look; or never end the incident of one that is gone."""
+    """Break: send an item at each check; or never end the incident of one that is gone."""
     watching = Notices(project)
 
     def look(severity: str | None) -> None:
@@ -359,7 +362,7 @@ def test_what_is_blocked_is_told_once_while_it_stays_and_again_when_it_comes_bac
         flush()
 
     look("waiting")
-    assert hook.got == [], "what can wait is not told"
+    assert hook.got == [], "what can wait is not sent"
     look("blocked")
     look("blocked")
     Notices(project).tell(project)
@@ -374,7 +377,10 @@ def test_what_is_blocked_is_told_once_while_it_stays_and_again_when_it_comes_bac
 
 @pytest.mark.req("7-010")
 def test_a_root_that_is_broken_still_tells(project: Project, hook: Webhook) -> None:
-    """Broken configuration, state and incidents; a directory nobody may write. Break: let an error out of `post`."""
+    """Broken configuration, state and incidents; an unwritable directory.
+
+    Break: let an error out of `post`.
+    """
     root = project.root
     root.config.write_text(f'[notify]\nwebhook = "{hook.url}"\n[repo]\nsource = 5\n')
     root.state.write_text("{")
@@ -394,7 +400,7 @@ def test_a_root_that_is_broken_still_tells(project: Project, hook: Webhook) -> N
 def test_what_is_not_here_is_skipped_or_says_how_to_get_it(
     project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Break: let ImportError out of the channel; call notify-send without looking for it."""
+    """Break: let ImportError out of the channel; call notify-send without checking for it."""
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     outcomes = {

@@ -28,7 +28,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """In memory where that is possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
+    """In memory if possible: a kill, unlike a power cut, does not care, and fsync costs 10 ms."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path)
     with tempfile.TemporaryDirectory(prefix="llmc-t-", dir=memory) as directory:
         yield _filled(Store(Root(Path(directory))))
@@ -68,7 +68,7 @@ def numbers(store: Store) -> list[int]:
         try:
             found.append(json.loads(line)["seq"])
         except ValueError:
-            continue  # cut short by the kill: it is written again, whole, on a line of its own, and readers pass over it
+            continue  # truncated by the kill: it is written again on its own line, and readers skip it
     return found
 
 
@@ -90,7 +90,7 @@ def test_a_thousand_transactions_of_two_processes_are_all_there(store: Store) ->
 
 
 def check_whole(store: Store, seen: int) -> int:
-    """The state and its backup can be read, and nothing that was there is gone; the count now."""
+    """The state and its backup are readable, and nothing is lost; returns the current count."""
     state = store.read()
     count = state.workers[WorkerName("adam")].crash_count
     assert count >= seen

@@ -1,4 +1,4 @@
-"""The sum beside the ledger: it saves the work of adding up, and never says anything else than the ledger."""
+"""The sum beside the ledger: it saves adding up, and always agrees with the ledger."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_what_was_added_up_is_not_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: leave `_begin_with_sum` out: every command reads every row of the root's life."""
+    """Break: leave `_begin_with_sum` out: every command reads every row ever written."""
     before = TaskLedger(path, None, "plan").books()
     with path.open("a") as file:
         file.write(rows(500, 510))

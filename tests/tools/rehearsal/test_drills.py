@@ -1,4 +1,4 @@
-"""What drills are judged by: they must say so when something is lost, late, or made good by the wrong one."""
+"""How drills are judged: they must report when something is lost, late, or fixed by the wrong party."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def completed(scratch: Scratch, number: int) -> None:
 
 
 def test_a_commit_that_nothing_leads_to(scratch: Scratch) -> None:
-    """Break: ask whether the object exists, not whether a ref leads to it."""
+    """Break: check whether the object exists, not whether a ref reaches it."""
     work = scratch.root / ".worktrees" / "auto-1"
     git.git(scratch.root, "worktree", "add", "--quiet", "-b", "auto-1", str(work), "origin/main")
     sha = commit(work, 1)
@@ -65,7 +65,7 @@ def test_a_commit_that_nothing_leads_to(scratch: Scratch) -> None:
 
 
 def test_words_that_nobody_has(scratch: Scratch) -> None:
-    """Break: look at the worktrees only, or believe that what was written is there."""
+    """Break: check only the worktrees, or assume that what was written exists."""
     scratch.half(1, "true")
     ((words, written),) = scratch.precious.items()
     assert losses(scratch) == [], "it was never written"
@@ -97,7 +97,7 @@ DRILL = replace(DRILLS["agent-killed"], bound_s=5.0)
 
 
 def judged(tmp_path: Path, drill: Drill, *, noticed_s: float | None, remediated: list[str]) -> Report:
-    """A drill that only writes down what it would have seen."""
+    """A drill that only records what it would have seen."""
 
     def pretend(scratch: Scratch) -> None:
         (scratch.root / "logs").mkdir(parents=True)
@@ -114,7 +114,7 @@ def judged(tmp_path: Path, drill: Drill, *, noticed_s: float | None, remediated:
 
 
 def test_late_and_not_noticed_at_all(tmp_path: Path) -> None:
-    """Break: take what was not noticed for early."""
+    """Break: treat what was not noticed as early."""
     assert judged(tmp_path / "a", DRILL, noticed_s=4.9, remediated=[]).outcome == "passed"
     late = judged(tmp_path / "b", DRILL, noticed_s=5.2, remediated=[])
     assert late.problems == ["detected after 5.2 s; the limit is 5 s"]
@@ -135,7 +135,7 @@ def test_late_and_not_noticed_at_all(tmp_path: Path) -> None:
     ],
 )
 def test_who_made_it_good(tmp_path: Path, kind: Kind, remediated: list[str], is_fine: bool) -> None:
-    """Break: believe the drill's own word for it."""
+    """Break: trust the drill's own claim."""
     report = judged(tmp_path, replace(DRILL, kind=kind), noticed_s=1.0, remediated=remediated)
     assert (report.outcome == "passed") is is_fine, report
 

@@ -23,7 +23,7 @@ def test_without_the_server_the_package_to_install_is_named() -> None:
 
 
 def test_a_closed_server_leaves_nothing() -> None:
-    """Break: remove the directory and let the server run."""
+    """Break: remove the directory and leave the server running."""
     server = Postgres()
     pid = (server.data / "postmaster.pid").read_text().split()[0]
     url = server.new()
@@ -38,7 +38,7 @@ def test_a_closed_server_leaves_nothing() -> None:
 def test_the_demo_without_what_it_needs_names_it_and_leaves_nothing(
     lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Break: look for the programs after a directory was made."""
+    """Break: look for the programs after creating a directory."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if lacks == "driver":
         monkeypatch.setitem(sys.modules, "psycopg", None)

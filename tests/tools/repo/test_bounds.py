@@ -1,4 +1,4 @@
-"""An amount that a contained agent names for free is not read, copied or listed by llmc: it is that worker's refusal."""
+"""llmc does not read, copy or list huge amounts that a contained agent can fake: it refuses that worker."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def project(mold: Mold) -> Project:
 
 @pytest.fixture
 def worktree(project: Project) -> Worktree:
-    """Of w1, whose agent is hostile."""
+    """For w1, whose agent is hostile."""
     return worker_of(project)[1]
 
 
@@ -61,7 +61,7 @@ def own(project: Project) -> Path:
 
 
 def swell(index: Path, size: int) -> None:
-    """Let an index have this size, with extensions that git skips: holes, which take no space."""
+    """Give an index this size, with extensions that git skips: holes, which take no space."""
     data, step = index.read_bytes()[:-20], 1 << 30
     with index.open("wb") as file:
         file.write(data)
@@ -97,7 +97,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Peak:
-    """The most memory that Python's objects take at once."""
+    """The peak memory of Python's objects."""
 
     def __enter__(self) -> "Peak":
         tracemalloc.start()
@@ -142,7 +142,7 @@ def test_a_large_index_is_not_copied(project: Project, worktree: Worktree, own: 
 def test_a_copy_of_an_index_has_its_holes(
     project: Project, worktree: Worktree, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Below the limit, too. Break: copy with shutil in `_tree_of_index` (repo/trash.py)."""
+    """Even below the limit. Break: copy with shutil in `_tree_of_index` (repo/trash.py)."""
     worktree.write("staged.txt", "staged\n")
     worktree.git("add", "staged.txt")
     swell(own / "index", 100 * MIB)
@@ -164,8 +164,8 @@ def test_a_copy_of_an_index_has_its_holes(
 def test_an_index_that_grows_meanwhile_is_not_copied(
     project: Project, worktree: Worktree, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no limit of the copy itself."""
-    monkeypatch.setattr(own_repos, "refuse_odd_files", lambda *_: None)  # it has looked already
+    """Break: no limit on the copy itself."""
+    monkeypatch.setattr(own_repos, "refuse_odd_files", lambda *_: None)  # it has already checked
     worktree.write("a.txt", "changed\n")
     swell(own / "index", indexes.MOST_BYTES + MIB)
     with pytest.raises(ToolFailed, match="index has more than 256 MiB"):
@@ -183,7 +183,7 @@ def test_an_index_is_searched_in_pieces(tmp_path: Path, worktree: Worktree, own:
 
 @pytest.mark.parametrize("off", range(-4, 1))
 def test_a_submodule_at_the_end_of_a_piece_is_found(worktree: Worktree, own: Path, off: int) -> None:
-    """Break: no overlap of the pieces."""
+    """Break: no overlap between the pieces."""
     head = worktree.git("rev-parse", "HEAD")
     worktree.git("update-index", "--add", "--cacheinfo", f"160000,{head},sub")
     listed = worktree.path.parent / "index"
@@ -205,7 +205,7 @@ def test_a_few_objects_that_name_many_files_are_not_listed(
 
 
 def test_a_review_of_many_files_lists_none(project: Project, worktree: Worktree, small_limits: None) -> None:
-    """Its status is clean: the index says that these files need not be there. Break: no limit in `changed_files`."""
+    """Its status is clean: by its index, these files need not exist. Break: no limit in `changed_files`."""
     commit = plant_bomb(worktree)
     worktree.git("read-tree", commit)
     names = worktree.git("ls-files").split()
@@ -226,7 +226,7 @@ def test_a_review_of_many_files_lists_none(project: Project, worktree: Worktree,
 def test_the_default_limit_is_for_every_call_in_a_root(
     project: Project, worktree: Worktree, small_limits: None
 ) -> None:
-    """Break: no `most_bytes` by default in `git` (repo/git.py), or one for repositories outside of roots."""
+    """Break: no `most_bytes` by default in `git` (repo/git.py), or one for repositories outside roots."""
     plant_bomb(worktree)
     for place in (worktree.path, own_repos.path_of(project.root.path, "w1"), project.root.path):
         with pytest.raises(git.TooMuch):
@@ -241,7 +241,7 @@ def test_the_default_limit_is_for_every_call_in_a_root(
 def test_short_names_count_for_more_than_their_bytes(
     worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As objects in memory they are larger. Break: no count of the rows in `listed` (repo/git.py)."""
+    """As objects in memory they are larger. Break: do not count the rows in `listed` (repo/git.py)."""
     for number in range(100):
         worktree.write(str(number), "x\n")
     monkeypatch.setattr(git, "MOST_LISTED", 6000)
@@ -255,7 +255,7 @@ def test_short_names_count_for_more_than_their_bytes(
 def test_what_cannot_be_listed_is_reset_and_removed(
     project: Project, worktree: Worktree, own: Path, small_limits: None, how: object
 ) -> None:
-    """An index of many files that are not there. Break: no `TooMuch` in `_pin` of workers/nuke.py."""
+    """An index of many missing files. Break: no `TooMuch` in `_pin` of workers/nuke.py."""
     commit = plant_bomb(worktree)
     worktree.git("read-tree", commit)
     worktree.git("update-ref", "HEAD", f"{commit}^")
@@ -342,9 +342,9 @@ def large_index(worktree: Worktree, count: int) -> None:
 def test_a_large_repository_is_listed(
     project: Project, worktree: Worktree, own: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """500,000 files with paths of 80 characters, and all of them changed; or a part of them and of the limits.
+    """500,000 files with paths of 80 characters, all of them changed; or a fraction of both files and limits.
 
-    Break: a limit below that.
+    Break: use a lower limit.
     """
     for place, name in ((git, "MOST_OUTPUT"), (git, "MOST_LISTED"), (indexes, "MOST_BYTES")):
         monkeypatch.setattr(place, name, getattr(place, name) * count // 500_000)
@@ -360,8 +360,10 @@ def test_a_large_repository_is_listed(
 
 
 def test_files_that_land_are_read_in_the_clone(project: Project, worktree: Worktree, tmp_path: Path) -> None:
-    """A forged tree names any path, and a refusal would tell whether it exists. Break: read the worktree's repository in
-    `added_files` (landing/default_branch.py)."""
+    """A forged tree names any path, and a refusal would tell whether it exists.
+
+    Break: read the worktree's repository in `added_files` (landing/default_branch.py).
+    """
     place, base = tmp_path / "place", project.base
     place.mkdir()
     (tmp_path / "private").touch()

@@ -1,4 +1,4 @@
-"""The box of llmc's git where a contained agent writes. A won race there runs a program: here, an alias of git."""
+"""llmc's git is boxed where a contained agent writes. A won race there runs a program: here, a git alias."""
 
 import os
 import socket
@@ -124,7 +124,7 @@ def test_a_root_and_a_source_below_a_directory_of_the_system_are_not_seen(
 def test_no_password_of_the_source_is_there(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `access` with the source for a git that is in a box."""
+    """Break: `access` with the source for a boxed git."""
     guard = git.guards[str(project.root.path)]
     monkeypatch.setattr(guard, "source", "https://me:SEEN@127.0.0.1/x.git")
     assert "SEEN" not in runs(worktree, "env").stdout
@@ -134,7 +134,7 @@ def test_no_password_of_the_source_is_there(
 def test_what_the_user_ignores_everywhere_is_ignored(
     worktree: Worktree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `_ignores` in repo/own_repos.py: the files of an editor would make the worktree dirty."""
+    """Break: no `_ignores` in repo/own_repos.py: an editor's files would make the worktree dirty."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "ignored").write_text(".idea/\n")
     (tmp_path / ".gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path}/ignored\n")
@@ -144,7 +144,7 @@ def test_what_the_user_ignores_everywhere_is_ignored(
 
 
 def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree, tmp_path: Path) -> None:
-    """What another repository has must not come into the clone, which the agent reads.
+    """Content of another repository must not get into the clone, which the agent reads.
 
     Break: no box around `upload-pack` in `_fetch` (repo/own_repos.py).
     """
@@ -164,7 +164,7 @@ def test_links_lead_to_no_other_repository(project: Project, worktree: Worktree,
 
 
 def leased(path: Path) -> subprocess.Popen[str]:
-    """A process that keeps others from opening a file, as long as it runs."""
+    """A process that keeps others from opening a file while it runs."""
     script = f"import fcntl, os, time; fd = os.open({str(path)!r}, os.O_RDONLY); fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)"
     script += (
         "; import signal; signal.signal(signal.SIGIO, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -173,7 +173,7 @@ def leased(path: Path) -> subprocess.Popen[str]:
 
 
 def test_whatever_a_git_file_says_git_runs_in_a_box(project: Project, worktree: Worktree) -> None:
-    """Break: ask in `own_repo` (repo/git_dirs.py) where `.git` leads; or repair the file in the guard."""
+    """Break: read in `own_repo` (repo/git_dirs.py) where `.git` leads; or repair the file in the guard."""
     record, other = add_worker(project, "w2")
     provision.settle_repository(project, record, contained=True)
     pointer = worktree.path / ".git"
@@ -196,7 +196,7 @@ def test_whatever_a_git_file_says_git_runs_in_a_box(project: Project, worktree: 
         with pytest.raises(ToolFailed, match="does not point to the repository of w1") as failed:
             git.git(worktree.path, "run")
         assert failed.value.hint.startswith("Run `llmc reset w1`")
-        assert stamp(str(pointer)) == found  # for the agent that runs, a new file would not be read-only
+        assert stamp(str(pointer)) == found  # for the running agent, a new file would not be read-only
     worktree.write("a.txt", "changed\n")
     provision.start_over(project, project.store.worker("w1"))
     assert uncommitted.tree_state(worktree.path).tracked == ("a.txt",)
@@ -206,7 +206,9 @@ def test_whatever_a_git_file_says_git_runs_in_a_box(project: Project, worktree: 
 def test_nothing_of_a_running_agent_is_replaced(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `_refuse_while_it_runs` in repo/apart.py; or ask in `is_worktree_of` for a file that the agent writes."""
+    """Break: no `_refuse_while_it_runs` in repo/apart.py;
+    or read a file the agent can write in `is_worktree_of`.
+    """
     own, pointer = own_repos.path_of(project.root.path, "w1"), worktree.path / ".git"
     (own / "HEAD").unlink()
     assert git_dirs.is_worktree_of(worktree.path, project.root.path)
@@ -230,7 +232,9 @@ def test_nothing_of_a_running_agent_is_replaced(
 
 
 def test_a_link_in_the_place_of_its_git_file_shows_nothing(project: Project, worktree: Worktree) -> None:
-    """Break: mount `.git` itself in `pointer` (repo/own_repos.py): bubblewrap follows a link, and shows what is there."""
+    """Break: mount `.git` itself in `pointer` (repo/own_repos.py):
+    bubblewrap follows a link and exposes its target.
+    """
     pointer = worktree.path / ".git"
     own = own_repos.path_of(project.root.path, "w1")
     (mount,) = own_repos.pointer(worktree.path, own)
@@ -242,7 +246,7 @@ def test_a_link_in_the_place_of_its_git_file_shows_nothing(project: Project, wor
 
 
 def test_a_head_that_is_no_commit_is_refused(project: Project, worktree: Worktree) -> None:
-    """Break: no look at the type in `_take` (repo/own_repos.py): the clone would have a tag where work is expected."""
+    """Break: no check of the type in `_take` (repo/own_repos.py): the clone would get a tag, not a commit."""
     run_git(worktree.path, "tag", "-a", "-m", "tag", "odd")
     odd = run_git(worktree.path, "rev-parse", "odd")
     own = own_repos.path_of(project.root.path, "w1")
@@ -252,9 +256,9 @@ def test_a_head_that_is_no_commit_is_refused(project: Project, worktree: Worktre
 
 
 def test_a_file_that_cannot_be_read_now_is_not_replaced(project: Project, worktree: Worktree) -> None:
-    """Break: take BlockingIOError for `Broken` in `read_plainly` (repo/git_config.py)."""
+    """Break: treat BlockingIOError as `Broken` in `read_plainly` (repo/git_config.py)."""
     for path in (worktree.path / ".git", project.root.path / ".git/config"):
-        os.utime(path)  # it is looked at again
+        os.utime(path)  # it is checked again
         before = path.read_bytes(), path.stat().st_ino
         with leased(path) as holder:
             assert holder.stdout is not None
@@ -267,7 +271,9 @@ def test_a_file_that_cannot_be_read_now_is_not_replaced(project: Project, worktr
 
 
 def test_settings_that_llmc_adds_stay_read_only(project: Project, worktree: Worktree) -> None:
-    """Break: `git config` in place of `_set` and a write in `set_up` (repo/lfs.py): it replaces the file under its mount."""
+    """Break: use `git config` instead of `_set` in `set_up` (repo/lfs.py):
+    it replaces the file under its mount.
+    """
     config = own_repos.path_of(project.root.path, "w1") / "config"
     before = config.stat().st_ino
     lfs.set_up(config.parent)
@@ -289,7 +295,7 @@ def test_without_bubblewrap_git_does_not_run_there(
 
 
 def test_no_link_among_its_refs_is_followed(project: Project, worktree: Worktree, tmp_path: Path) -> None:
-    """Break: read refs by their path in `_read` (repo/git.py): the text of a user's file comes back in a refusal."""
+    """Break: read refs by path in `_read` (repo/git.py): a refusal would quote the user's file."""
     secret = "5ec0123456789abcdef0123456789abcdef01234"
     private = tmp_path / "private"
     private.mkdir()
@@ -311,9 +317,9 @@ def test_no_link_among_its_refs_is_followed(project: Project, worktree: Worktree
 
 @pytest.mark.parametrize("text", [None, *in_soak("nonsense\n")])
 def test_a_head_that_is_missing_or_broken(project: Project, worktree: Worktree, text: str | None) -> None:
-    """An agent could take it away, so that git runs without a box, and put it back; or stop every command of others.
+    """An agent could remove it, so that git runs unboxed, and restore it; or block all commands of others.
 
-    Break: ask for HEAD in `own_repo` (repo/git_dirs.py); or no `except` in `take` (repo/own_repos.py).
+    Break: check for HEAD in `own_repo` (repo/git_dirs.py); or no `except` in `take` (repo/own_repos.py).
     """
     head = own_repos.path_of(project.root.path, "w1") / "HEAD"
     head.unlink()
@@ -341,7 +347,7 @@ def reset(project: Project) -> list[str]:
 def test_submodules_come_without_a_network(
     project: Project, source: Repo, worktree: Worktree, tmp_path: Path
 ) -> None:
-    """Break: no `_bring` in repo/submodules.py: git in the worktree sees neither the source nor a host."""
+    """Break: no `_bring` in repo/submodules.py: git in the worktree reaches neither the source nor a host."""
     library = make_library(source, tmp_path)
     assert reset(project) == []
     assert (worktree.path / "lib/deep/inner/inner.c").read_text() == "1\n"
@@ -357,7 +363,7 @@ def test_submodules_come_without_a_network(
 
 
 def test_a_submodule_of_a_host_comes_too(source: Repo, tmp_path: Path) -> None:
-    """Its URL is relative to that of the superproject, and has the same password."""
+    """Its URL is relative to the superproject's, with the same password."""
     make_library(source, tmp_path)
     run_git(source.path, "config", "--file", ".gitmodules", "submodule.lib.url", "../lib.git")
     source.git("commit", "-q", "-a", "-m", "Beside")
@@ -382,7 +388,7 @@ EMPTY_COMMIT = ["commit", "--quiet", "--allow-empty", "-m", "x"]
 def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Break: no `meanwhile` in `git` (repo/git.py): git waits for a writer, and with it every command in this root."""
+    """Break: no `meanwhile` in `git` (repo/git.py): git, and so every command here, waits for a writer."""
     pipe, real = own_repos.path_of(project.root.path, "w1") / name, probe.box
 
     def late(view: View) -> AbstractContextManager[tuple[list[str], tuple[int, ...]]]:
@@ -402,7 +408,7 @@ def test_a_pipe_that_comes_while_git_runs_is_not_waited_for(
 def test_directories_in_each_other_do_not_end_the_look_for_pipes(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `odd_in` calls itself for each level: every git that takes longer would end with an error."""
+    """Break: let `odd_in` recurse for each level: every longer git call would end with an error."""
     monkeypatch.setattr(own_repos, "LOOK_S", 60)
     own = own_repos.path_of(project.root.path, "w1")
     (own / "refs/kept").mkdir()
@@ -416,7 +422,7 @@ def test_directories_in_each_other_do_not_end_the_look_for_pipes(
 
 
 def test_a_pipe_among_the_objects_is_not_waited_for(project: Project, worktree: Worktree) -> None:
-    """Break: no `odd_in` in repo/own_repos.py: every command in this root waits for the fetch, ten minutes."""
+    """Break: no `odd_in` in repo/own_repos.py: every command in this root waits ten minutes for the fetch."""
     tip = worktree.commit("b.txt", "b\n")
     tree = git.tree_of(worktree.path, tip)
     pipe = own_repos.path_of(project.root.path, "w1") / "objects" / tree[:2] / tree[2:]

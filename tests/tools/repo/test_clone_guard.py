@@ -1,4 +1,4 @@
-"""The guard before the clone: real git, real files, and everything an agent may put in their place."""
+"""The guard of the clone: real git, real files, and everything an agent may put in their place."""
 
 import os
 import shutil
@@ -101,7 +101,7 @@ GARBAGE: dict[str, Callable[[Path], Any]] = {
 def test_a_config_that_cannot_be_used_is_made_again(
     project: Project, worker: tuple[WorkerRecord, Worktree], damage: str
 ) -> None:
-    """From what is known without it, and the broken one is kept. Break: leave it to git, which refuses everything."""
+    """From what is known without it; the broken one is kept. Break: leave it to git, which then refuses."""
     path, tree = config_of(project), worker[1]
     GARBAGE[damage](path)
     assert uncommitted.tree_state(tree.path).clean
@@ -143,7 +143,7 @@ def test_a_worktrees_own_settings_that_cannot_be_used_go_aside(
 def test_nothing_is_run_while_nothing_changed(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even by a process that looks for the first time. Break: ask git for the settings of a plain file."""
+    """Not even by a process that checks for the first time. Break: ask git for a plain file's settings."""
     _, tree = worker
     run_git(tree.path, "config", "user.name", "Adam")
     guard = CloneGuard(str(project.root.path), project.source, project.base)
@@ -164,7 +164,7 @@ def test_nothing_is_run_while_nothing_changed(
 def test_a_change_within_one_tick_of_the_clock_is_seen(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Same size, same file, same time. Break: remember a file that was written this very moment."""
+    """Same size, same file, same time. Break: remember a file that was written just now."""
     path = config_of(project)
     with path.open("a") as file:
         file.write("[color]\n\tui = true\n[core]\n\taskpassX = /tmp/evil\n")
@@ -208,7 +208,7 @@ def test_a_worktree_leads_to_its_own_part_of_the_clone(
     tmp_path: Path,
     redirect: Callable[[Project, Worktree, Path], None],
 ) -> None:
-    """Break: look at the settings of the clone only, wherever the worktree leads."""
+    """Break: check only the clone's settings, wherever the worktree leads."""
     _, tree = worker
     add_worker(project, "w2")
     head = tree.commit("work.txt")
@@ -228,7 +228,7 @@ def test_a_worktree_leads_to_its_own_part_of_the_clone(
 def test_a_repository_inside_a_worktree_runs_nothing(
     project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
 ) -> None:
-    """git looks into each one that the index names. Break: look at worktrees only."""
+    """git enters each one that the index names. Break: check only worktrees."""
     _, tree = worker
     inner = Repo(tree.path / "inner")
     inner.commit("x.txt")
@@ -246,7 +246,7 @@ def test_a_repository_inside_a_worktree_runs_nothing(
 def test_repositories_in_each_other_are_all_looked_at(
     project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
 ) -> None:
-    """More than Python has calls in each other. Break: `_repositories_in` calls itself."""
+    """Too many for Python's recursion. Break: let `_repositories_in` call itself."""
     _, tree = worker
     inner = Repo(tree.path / "i")
     inner.commit("x.txt")
@@ -272,7 +272,7 @@ def test_repositories_in_each_other_are_all_looked_at(
 def test_one_that_leads_out_of_the_root_is_not_entered_and_not_changed(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], planted: Planted
 ) -> None:
-    """A person's own repository may be there. Break: undo settings outside of the root."""
+    """The user's own repository may be there. Break: undo settings outside the root."""
     _, tree = worker
     inner = Repo(tree.path / "inner")
     inner.commit("x.txt")
@@ -292,7 +292,7 @@ def test_one_that_leads_out_of_the_root_is_not_entered_and_not_changed(
 def test_another_origin_stops_no_landing(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], tmp_path: Path
 ) -> None:
-    """Break: fetch from `origin`, whatever that is."""
+    """Break: fetch from `origin`, whatever it is."""
     record, tree = worker
     Repo(tmp_path / "decoy").commit("decoy.txt")
     commit = tree.commit("work.txt")
@@ -308,7 +308,7 @@ def test_another_origin_stops_no_landing(
 def test_a_source_that_a_person_moves_is_no_plot(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], tmp_path: Path
 ) -> None:
-    """Break: blame an agent for what `llmc config set repo.source` did."""
+    """Break: blame an agent for `llmc config set repo.source`."""
     settle(config_of(project))
     moved = tmp_path / "elsewhere"
     os.rename(source.path, moved)
@@ -321,7 +321,7 @@ def test_a_source_that_a_person_moves_is_no_plot(
 
 
 def test_a_configuration_that_cannot_be_read_restores_no_origin(project: Project) -> None:
-    """Break: take the root for its own source, as a bare project has it."""
+    """Break: treat the root as its own source, as a bare project does."""
     from llmc.repo.project import bare_project
 
     bare_project(project.root)
@@ -333,7 +333,7 @@ def test_a_configuration_that_cannot_be_read_restores_no_origin(project: Project
 
 
 def test_the_settings_of_a_submodule_run_nothing(tmp_path: Path, planted: Planted, monkeypatch: Any) -> None:
-    """Neither its settings nor its hooks; where its files are stays. Break: leave out what is below modules/."""
+    """Neither its settings nor its hooks; its files' path stays. Break: leave out what is below modules/."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -371,7 +371,7 @@ def test_the_settings_of_a_submodule_run_nothing(tmp_path: Path, planted: Plante
 def test_a_kill_while_it_is_undone(
     project: Project, worker: tuple[WorkerRecord, Worktree], when: str, tmp_path: Path
 ) -> None:
-    """It was told, and the next one undoes it. Break: undo first and tell then."""
+    """It was reported, and the next process undoes it. Break: undo first and report afterwards."""
     run_git(project.root.path, "config", "core.pager", "/evil")
     program = (
         "import sys; from pathlib import Path; from llmc.repo.project import open_project; "
@@ -390,7 +390,7 @@ def test_a_kill_while_it_is_undone(
 def test_a_lock_that_a_killed_process_left(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: wait for it for ever; or take away one that is held."""
+    """Break: wait for it forever; or remove one that is held."""
     monkeypatch.setattr(git_config, "LOCK_S", 0.2)
     lock = config_of(project).with_name("config.lock")
     run_git(project.root.path, "config", "core.pager", "/evil")
@@ -434,7 +434,7 @@ def test_what_an_agent_adds_meanwhile_is_not_lost(
 
 
 def test_the_clone_itself_replaced_is_refused(project: Project, tmp_path: Path) -> None:
-    """Break: follow the link; then the settings of any repository could be changed."""
+    """Break: follow the link; then any repository's settings could be changed."""
     other = Repo(tmp_path / "other")
     os.rename(project.root.path / ".git", tmp_path / "kept")
     (project.root.path / ".git").symlink_to(other.path / ".git")
@@ -464,7 +464,7 @@ def test_an_object_that_was_replaced_does_not_pass_for_the_real_one(
 def test_what_cannot_be_told_now_is_told_later(
     project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
 ) -> None:
-    """It is undone all the same, and no process takes the news with it. Break: keep it in memory."""
+    """It is undone anyway, and the report survives the process. Break: keep it in memory."""
     run_git(project.root.path, "config", "core.pager", "/evil")
     good = project.root.state.read_bytes()
     project.root.state.write_text("{")

@@ -1,4 +1,4 @@
-"""A worktree with submodules moves to a repository of its own, and back, with all the work in them."""
+"""A worktree with submodules moves to its own repository, and back, with all the work in them."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,7 @@ def worker(project: Project) -> tuple[WorkerRecord, Worktree]:
 
 
 def seen(worktree: Worktree) -> list[str]:
-    """What git says of the worktree and of each submodule: commits, staged and other changes."""
+    """What git reports about the worktree and each submodule: commits, staged and other changes."""
     said = []
     for name in PLACES:
         inside = Worktree(worktree.path / name)
@@ -61,14 +61,17 @@ def seen(worktree: Worktree) -> list[str]:
 def test_the_work_in_them_goes_along(
     project: Project, worker: tuple[WorkerRecord, Worktree], ways: tuple[bool, ...]
 ) -> None:
-    """Both ways. Break: no `embed` in `provision.settle_repository`: it is refused, or git finds no repository there."""
+    """Both ways.
+
+    Break: no `embed` in `provision.settle_repository`: it is refused, or git finds no repository there.
+    """
     record, worktree = worker
     before = seen(worktree)
     for contained in ways:
         provision.settle_repository(project, record, contained=contained)
         assert (git_dirs.own_repo(worktree.path) is not None) == contained
         assert seen(worktree) == before
-    worktree.git("-C", "lib/deep/inner", "clean", "-fdq")  # a reset does not look so deep
+    worktree.git("-C", "lib/deep/inner", "clean", "-fdq")  # a reset does not look that deep
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
     assert uncommitted.tree_state(worktree.path).clean
     assert not (worktree.path / "lib/own.c").exists()
@@ -79,7 +82,7 @@ def test_the_work_in_them_goes_along(
 
 
 def test_killed_while_one_moves(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
-    """Break: remove the pointer, and do not keep it under another name."""
+    """Break: remove the pointer without keeping it under another name."""
     record, worktree = worker
     before = seen(worktree)
     os.rename(worktree.path / "lib/deep/inner/.git", worktree.path / "lib/deep/inner/.git.llmc-moving")
@@ -88,7 +91,7 @@ def test_killed_while_one_moves(project: Project, worker: tuple[WorkerRecord, Wo
 
 
 def test_what_no_checkout_uses_is_kept(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
-    """The repository of a submodule that the branch has no more. Break: remove what is left in `modules`."""
+    """The repository of a submodule that the branch dropped. Break: remove what is left in `modules`."""
     record, worktree = worker
     old = Repo(git.git_dir(worktree.path) / "modules/gone")
     commit = old.commit("only.c", "only here\n")

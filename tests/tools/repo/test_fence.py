@@ -1,4 +1,4 @@
-"""A fenced push on real remotes: what is stale never lands, what is current does, and every answer has one meaning."""
+"""A fenced push on real remotes: stale work never lands, current work does; every answer has one meaning."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def server(bare: BareRemote) -> Iterator[GitDaemon]:
 
 
 def at_the_last_moment(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """`act` happens after everything was checked here, and before the push is sent."""
+    """`act` happens after all checks on this side, and before the push is sent."""
     send = fence.send
     acted: list[bool] = []
 
@@ -63,13 +63,13 @@ def test_the_branch_and_the_fence_move_together(bare: BareRemote, one: Machine) 
 def test_a_stale_push_is_refused(
     bare: BareRemote, one: Machine, other: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave the fence out of the push, or send it with the value that it has. Both are shown below."""
+    """Break: leave the fence out of the push, or send it with its current value. Both are shown below."""
     take_over(other)
     seen, commit = one.look(), one.on_top("Stale")
     at_the_last_moment(monkeypatch, lambda: take_over(other))
     assert one.push(seen, commit) == Stale()
     assert bare.log() == ["Add first.txt"]
-    assert one.push(one.look(), commit) == Landed()  # asked again
+    assert one.push(one.look(), commit) == Landed()  # checked again
 
 
 def without_the_fence(send: Callable[..., Said], seen: Seen) -> Callable[..., Said]:
@@ -95,10 +95,10 @@ def test_what_the_fence_is_for(
     monkeypatch: pytest.MonkeyPatch,
     mutation: Callable[[Callable[..., Said], Seen], Callable[..., Said]],
 ) -> None:
-    """The test above sees something: without the fence, and with a value that is not new, the stale commit lands.
+    """Proof of the test above: without the fence, or with a value that is not new, the stale commit lands.
 
-    A ref that has the value already is not sent, so its lease is compared with what git saw as the connection began. The
-    taking over comes after that, in git's own hook: the last moment before the push is sent.
+    A ref that already has the value is not sent, so its lease is compared with what git saw when the
+    connection opened. The takeover comes after that, in git's own hook, just before the push is sent.
     """
     take_over(other)
     seen, commit = one.look(), one.on_top("Stale")
@@ -109,7 +109,7 @@ def test_what_the_fence_is_for(
     with monkeypatch.context() as mutated:
         mutated.setattr(fence, "send", mutation(fence.send, seen))
         assert one.push(seen, commit) == Landed()
-    assert bare.log()[0] == "Stale", "the mutation lands what the fence has to stop"
+    assert bare.log()[0] == "Stale", "the mutation lands what the fence must stop"
 
     bare.git("update-ref", "refs/heads/main", seen.tip)
     bare.git("update-ref", bare.remote.fence, seen.fence)
@@ -126,7 +126,7 @@ def fresh(machine: Machine) -> str:
 def test_other_work_that_landed_first_is_not_overwritten(
     bare: BareRemote, one: Machine, other: Machine
 ) -> None:
-    """Break: force the branch too."""
+    """Break: force the branch, too."""
     seen, commit = one.look(), one.on_top("Late")
     assert other.push(other.look(), other.on_top("First")) == Landed()
     assert one.push(seen, commit) == NotFastForward()
@@ -143,7 +143,7 @@ def test_a_branch_that_people_push_to_moves_without_the_fence(one: Machine, othe
 
 @pytest.mark.parametrize("hook", ["pre-receive", "update"])
 def test_a_remote_that_refuses_is_quoted(bare: BareRemote, one: Machine, hook: str) -> None:
-    """Break: take a refusal for a lost race, and try again for ever."""
+    """Break: treat a refusal as a lost race, and retry forever."""
     bare.hook(hook, "echo 'main is closed until Monday' >&2; exit 1")
     outcome = one.push(one.look(), one.on_top("One"))
     assert isinstance(outcome, Declined)
@@ -169,7 +169,7 @@ def test_a_remote_without_the_branch(bare: BareRemote, one: Machine) -> None:
 
 
 def slowly(bare: BareRemote) -> tuple[Path, Path]:
-    """The remote takes a push, then waits for `go` before it moves a ref; `taken` says that it has the push."""
+    """The remote takes a push, then waits for `go` before it moves a ref; `taken` confirms the push."""
     taken, go = bare.path / "taken", bare.path / "go"
     bare.hook("pre-receive", f"touch {taken}; while [ ! -e {go} ]; do sleep 0.02; done")
     return taken, go
@@ -178,7 +178,10 @@ def slowly(bare: BareRemote) -> tuple[Path, Path]:
 def test_a_slow_remote_is_given_up_and_what_it_does_later_is_refused(
     bare: BareRemote, server: GitDaemon, tmp_path: Path
 ) -> None:
-    """The push is still there when we stop waiting. Break: take no answer for no landing, without moving the fence."""
+    """The push is still pending when we stop waiting.
+
+    Break: treat no answer as no landing, without moving the fence.
+    """
     one = Machine(tmp_path / "one", Remote(server.url("remote.git"), "main", limit_s=1))
     taken, go = slowly(bare)
     seen, commit = one.look(), one.on_top("One")
@@ -198,7 +201,7 @@ def test_a_slow_remote_is_given_up_and_what_it_does_later_is_refused(
 def test_a_connection_that_breaks_after_the_push_is_found_out(
     bare: BareRemote, server: GitDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beyond: bool
 ) -> None:
-    """Break: call it a failure because git failed."""
+    """Break: report a failure because git failed."""
     one = Machine(tmp_path / "one", Remote(server.url("remote.git"), "main", limit_s=30))
     other = Machine(tmp_path / "other", bare.remote)
     taken, go = slowly(bare)
@@ -264,4 +267,4 @@ def race(bare: BareRemote, machines: list[Machine], count: int) -> None:
     wanted = [f"{machine.path.name} {number}" for machine in machines for number in range(count)]
     assert sorted(bare.log()) == sorted([*wanted, "Add first.txt"])
     assert bare.is_linear()
-    assert lost, "they did not meet at all"
+    assert lost, "they never raced"

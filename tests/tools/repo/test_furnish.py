@@ -77,7 +77,7 @@ def incomplete(project: Project) -> list[str]:
 
 @pytest.mark.req("2-004")
 def test_only_ignored_files_that_match_are_copied(project: Project, source: Repo, tmp_path: Path) -> None:
-    """Breaks when the patterns alone decide: an untracked file of a person's would show as the worker's work."""
+    """Breaks when the patterns alone decide: a user's untracked file would show up as the worker's work."""
     source.write(".worktreeinclude", "# what a build needs\n*.env\n!secret.env\nbig/\nnotes.txt\n")
     source.write("local.env", "1\n")
     source.write("sub dir/ü *.env", "2\n")
@@ -102,14 +102,14 @@ def test_only_ignored_files_that_match_are_copied(project: Project, source: Repo
 
 @pytest.mark.req("1-101")
 def test_what_is_newer_or_missing_is_copied_again(project: Project, source: Repo) -> None:
-    """Breaks when a file that is there is never looked at, or is copied each time, or a change is not pinned."""
+    """Breaks when an existing file is never checked, or is copied each time, or a change is not pinned."""
     project = set_repo(project, copy='["*.env"]')
     source.write("a.env", "old\n")
     source.write("b.env", "old\n")
     record, worktree = add_worker(project)
     unchanged = (worktree.path / "a.env").stat()
     furnish(project, record)
-    assert (worktree.path / "a.env").stat().st_ino == unchanged.st_ino, "copied though it is the same"
+    assert (worktree.path / "a.env").stat().st_ino == unchanged.st_ino, "copied although it is the same"
     worktree.write("b.env", "the agent's own\n")
     reset(project, record)
     assert (worktree.path / "b.env").read_text() == "the agent's own\n"
@@ -132,7 +132,7 @@ def test_what_is_newer_or_missing_is_copied_again(project: Project, source: Repo
 def test_nothing_tracked_is_overwritten_and_nothing_leaves_the_worktree(
     project: Project, source: Repo, tmp_path: Path
 ) -> None:
-    """Breaks when parents are not looked at: a file would be written through the worker's link."""
+    """Breaks when parents are not checked: a file would be written through the worker's link."""
     project = set_repo(project, copy='["*.env"]')
     record, worktree = add_worker(project)
     outside = tmp_path / "outside"
@@ -148,12 +148,12 @@ def test_nothing_tracked_is_overwritten_and_nothing_leaves_the_worktree(
     assert "linked is a symbolic link" in " ".join(problems)
     assert list(outside.iterdir()) == []
     assert (worktree.path / "t.env").read_text() == "tracked by the worker\n"
-    assert furnish(project, record) == [], "said once"
+    assert furnish(project, record) == [], "reported once"
     assert len(incomplete(project)) == 3
 
 
 def test_a_file_that_only_the_source_s_own_settings_ignore(project: Project, source: Repo) -> None:
-    """Breaks without the exclude: the copy would show as untracked, and stop every accept."""
+    """Breaks without the exclude: the copy would show as untracked, and block every accept."""
     (source.path / ".git/info/exclude").write_text("*.mine\n")
     source.write("we [ird]#1 .mine", "1\n")
     record, worktree = add_worker(set_repo(project, copy='["*.mine"]'))
@@ -175,7 +175,9 @@ def test_a_pattern_for_one_path_only() -> None:
 def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
     project: Project, source: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks without the pull (pointers for ever), and without `send` (the source's checkout would miss the file)."""
+    """Breaks without the pull (pointers forever), or without `send` (the source's checkout would miss the
+    file).
+    """
     lfs_source(source)
     with monkeypatch.context() as earlier:
         earlier.setattr(lfs, "is_installed", lambda: False)
@@ -193,12 +195,12 @@ def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
     default_branch.land(project, "w1", worktree.head(), base)
     assert (source.path / "b.bin").read_text() == "made by the worker\n"
     assert source.git("status", "--porcelain") == ""
-    assert len(incomplete(project)) == 1, "said while git-lfs was not there, and not again"
+    assert len(incomplete(project)) == 1, "reported while git-lfs was missing, and not again"
 
 
 @needs_lfs
 def test_an_lfs_file_the_source_lacks_is_said_and_stops_nothing(project: Project, source: Repo) -> None:
-    """Breaks without lfs.skipdownloaderrors: the worktree could not be made."""
+    """Breaks without lfs.skipdownloaderrors: the worktree could not be created."""
     lfs_source(source)
     shutil.rmtree(source.path / ".git/lfs/objects")
     record, worktree = add_worker(project)
@@ -238,7 +240,7 @@ def test_no_host_of_an_agent_is_asked_for_a_large_file(
 def test_without_git_lfs_the_pointers_stay_and_it_is_said_once(
     project: Project, source: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks when nothing is said, or when a person's filters stay: git-lfs is gone, and every checkout would fail."""
+    """Breaks when nothing is reported, or the user's filters stay: without git-lfs every checkout fails."""
     monkeypatch.setattr(lfs, "is_installed", lambda: False)
     source.commit("assets/.gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
     source.commit("assets/a.bin", POINTER.format(oid="0" * 64))
@@ -316,7 +318,7 @@ def test_work_inside_a_submodule_is_never_lost(project: Project, source: Repo, l
 
 
 def test_a_submodule_that_cannot_be_reached(project: Project, source: Repo, library: Repo) -> None:
-    """Breaks when file access is allowed for every submodule, or when one that is away stops the worktree."""
+    """Breaks when file access is allowed for every submodule, or when a missing one blocks the worktree."""
     shutil.rmtree(source.path / ".git/modules/lib")
     record, worktree = add_worker(project)
     assert (worktree.path / "a.txt").exists()
@@ -331,11 +333,13 @@ def test_a_submodule_that_cannot_be_reached(project: Project, source: Repo, libr
 
 
 def test_a_serena_project_of_its_own_for_each_worktree(project: Project, source: Repo) -> None:
-    """Breaks with one name for all: Serena would edit another worktree; and without the exclude it is committed."""
+    """Breaks with one name for all: Serena would edit another worktree;
+    and without the exclude it is committed.
+    """
     source.write(".serena/project.yml", '# mine\nproject_name: "shop"\nlanguages: [python]\n')
     source.git("add", "-f", ".serena/project.yml")
     record, worktree = add_worker(project)
-    assert not (worktree.path / ".serena").exists(), "only when it is asked for"
+    assert not (worktree.path / ".serena").exists(), "only on request"
     project = set_repo(project, serena="true")
     furnish(project, record)
     text = (worktree.path / ".serena/project.yml").read_text()
@@ -370,7 +374,7 @@ ONE = '- "/a b"'
     ],
 )
 def test_a_worktree_is_added_to_serenas_list_and_taken_off_again(before: str, after: str) -> None:
-    """Break: write the whole file anew, end the list at a comment, or add what is there already."""
+    """Break: rewrite the whole file, end the list at a comment, or add what is already there."""
     found = _read_list(before)
     assert found is not None
     added = found.with_path("/a b")
@@ -389,7 +393,7 @@ def test_a_worktree_is_added_to_serenas_list_and_taken_off_again(before: str, af
 def test_what_is_no_plain_list_is_left_alone(
     project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
-    """Break: take it for an empty list; everything that was in it would be lost."""
+    """Break: treat it as an empty list; everything in it would be lost."""
     record, _ = add_worker(project)
     project = set_repo(project, serena="true")
     monkeypatch.setenv("SERENA_HOME", str(tmp_path / "serena"))
@@ -410,11 +414,14 @@ def test_a_project_file_keeps_the_rest() -> None:
 def test_no_submodule_of_an_agent_is_fetched(
     project: Project, source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """llmc's git has the user's keys and network. Break: follow the URLs of the worktree; or a name that is a path."""
+    """llmc's git has the user's keys and network.
+
+    Break: follow the worktree's URLs; allow a path as a name.
+    """
     private = Repo(tmp_path / "private")
     tip = private.commit("secret.txt", "secret\n")
     record, worktree = add_worker(project)
-    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # as a host that answers
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # like a host that answers
     name = "sub" if way == "url" else f"{private.path}/.git"
     worktree.write(".gitmodules", f'[submodule "{name}"]\n\tpath = sub\n\turl = {private.path}\n')
     worktree.git("add", ".gitmodules")

@@ -57,7 +57,7 @@ def test_divergence_tells_ahead_behind_and_both_apart(repo: Repo) -> None:
 def test_the_time_of_the_last_commit_is_of_the_branchs_own(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: ask for the branch alone: what somebody else landed would be a sign of life of whoever begins on top of it."""
+    """Break: check only the branch: others' commits would count as a sign of life of the worker on top."""
     repo.git("branch", "work")
     assert git.last_commit_unix(repo.path, "main", "work") is None
     monkeypatch.setenv("GIT_COMMITTER_DATE", "1700000000 +0000")
@@ -68,7 +68,7 @@ def test_the_time_of_the_last_commit_is_of_the_branchs_own(
 
 
 def test_failure_is_not_an_answer(repo: Repo, tmp_path: Path) -> None:
-    """Breaks when a failing git counts as "no": nothing may be concluded from it."""
+    """Breaks when a failing git counts as "no": a failure proves nothing."""
     assert git.resolve(repo.path, "refs/heads/nothing") is None
     for ask in (
         lambda: git.resolve(tmp_path, "HEAD"),
@@ -111,7 +111,7 @@ def test_tree_state_has_odd_names_as_they_are(repo: Repo, name: str) -> None:
 
 
 def test_a_rename_is_two_changes(repo: Repo) -> None:
-    """Breaks without --no-renames: with -z the old name would be a line of its own."""
+    """Breaks without --no-renames: with -z the old name would be its own line."""
     repo.commit("long.txt", "line\n" * 50)
     repo.git("mv", "long.txt", "moved.txt")
     assert sorted(uncommitted.tree_state(repo.path).tracked) == ["long.txt", "moved.txt"]
@@ -125,7 +125,7 @@ def test_tree_state_does_not_wait_for_a_lock(repo: Repo) -> None:
 
 
 def test_tree_state_knows_where_it_is(repo: Repo, linked: Worktree) -> None:
-    """Break: a file in conflict is no row of its own, or "(detached)" is taken for a branch."""
+    """Break: give a conflicting file no row of its own, or treat "(detached)" as a branch."""
     other_side(repo)
     begin_conflict(linked)
     found = uncommitted.tree_state(linked.path)
@@ -148,7 +148,7 @@ def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
 @pytest.mark.req("1-073", "1-131")
 @pytest.mark.parametrize("how", ["--merge", "--apply"])
 def test_rebase_in_a_linked_worktree(repo: Repo, linked: Worktree, how: str) -> None:
-    """Breaks when `.git/rebase-merge` is looked for: in a linked worktree `.git` is a file."""
+    """Breaks when it looks for `.git/rebase-merge`: in a linked worktree `.git` is a file."""
     other_side(repo)
     assert not uncommitted.rebase_in_progress(linked.path)
     linked.commit("a.txt", "ours\n")
@@ -183,7 +183,7 @@ def test_checked_out_at(repo: Repo, linked: Worktree) -> None:
 
 
 def test_a_branch_in_a_rebase_is_still_checked_out(repo: Repo, linked: Worktree) -> None:
-    """Breaks when "detached" ends the search: the branch would be moved under a person's rebase."""
+    """Breaks when "detached" ends the search: the branch would be moved during a user's rebase."""
     other_side(repo)
     begin_conflict(linked)
     assert git.checked_out_at(repo.path, "work") == linked.path
@@ -231,7 +231,7 @@ def test_a_foreign_git_dir_does_not_mislead(
 
 
 def test_a_branch_is_what_git_says_however_it_is_kept(repo: Repo, linked: Worktree, tmp_path: Path) -> None:
-    """Break: believe any file where git keeps branches, or look for them beside a worktree's own files."""
+    """Break: trust any file where git keeps branches, or look for them beside a worktree's own files."""
     tip = repo.git("rev-parse", "HEAD")
     bare = tmp_path / "bare.git"
     repo.git("clone", "-q", "--bare", ".", str(bare))
@@ -267,7 +267,7 @@ def test_a_branch_is_what_git_says_however_it_is_kept(repo: Repo, linked: Worktr
 def test_a_fetch_under_which_the_branch_moves_is_made_again(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by the git of an accept that was killed. Break: fetch once; or again for whatever it says."""
+    """As by the git of a killed accept. Break: fetch once; or retry after any error."""
     clone, seen, real = tmp_path / "clone", tmp_path / "seen", shutil.which("git")
     repo.git("clone", "-q", ".", str(clone))
     repo.commit("b.txt", "b\n")

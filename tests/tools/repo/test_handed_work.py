@@ -1,4 +1,4 @@
-"""Unfinished work goes to the next holder through the remote, and is gone when the task has landed."""
+"""Unfinished work goes to the next holder through the remote, and is gone once the task has landed."""
 
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def test_what_is_offered_while_its_task_lands_is_withdrawn(
     assert handed_work.offered(one.path) == {handed_work.name_of(OTHER)}
     left = [ref for ref in bare.refs() if ref.startswith(one.remote.work)]
     assert left == [f"{handed_work.place_of(one.remote, OTHER)}/3"]
-    handed_work.withdraw(one.path, one.remote, names)  # one of them is gone already
+    handed_work.withdraw(one.path, one.remote, names)  # one of them is already gone
     assert one.git("for-each-ref", "refs/llmc") == ""
     assert [ref for ref in bare.refs() if ref.startswith(one.remote.work)] == []
 

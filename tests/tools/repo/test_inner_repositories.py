@@ -1,4 +1,4 @@
-"""Repositories that an agent puts into its worktree: git would enter them. What they name is never changed."""
+"""Repositories that an agent puts into its worktree: git would enter them. Their targets never change."""
 
 import os
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def add(project: Project, is_contained: bool) -> Add:
 
 
 def gitlink(worktree: Worktree, name: str) -> Path:
-    """What git takes for a submodule."""
+    """What git treats as a submodule."""
     run_git(worktree.path, "update-index", "--add", "--cacheinfo", f"160000,{worktree.head()},{name}")
     return worktree.path / name
 
@@ -83,7 +83,7 @@ def test_git_is_not_run_behind_a_link(tmp_path: Path, project: Project) -> None:
 
 
 def test_settings_that_are_elsewhere(add: Add) -> None:
-    """Break: follow `commondir` of an inner repository: the work of another worker would be replaced."""
+    """Break: follow `commondir` of an inner repository: another worker's work would be replaced."""
     worktree, other = add("w1"), add("w2")
     other.write("config/routes.rb", "work of w2\n")
     before = files_of(other.path)
@@ -96,7 +96,7 @@ def test_settings_that_are_elsewhere(add: Add) -> None:
 
 
 def test_attributes_that_are_elsewhere(tmp_path: Path, add: Add) -> None:
-    """Break: no look at `info` in `_is_whole` (repo/clone_guard.py)."""
+    """Break: no check of `info` in `_is_whole` (repo/clone_guard.py)."""
     worktree, mine = add("w1"), tmp_path / "mine"
     mine.mkdir()
     (mine / "attributes").write_text("* filter=mine\n")
@@ -152,7 +152,7 @@ def test_a_pointer_that_git_did_not_write_is_not_followed(
 
 @pytest.mark.parametrize("name", ["index", "logs/HEAD", "refs/heads/main", "objects/ab"])
 def test_what_git_would_write_through_a_link(project: Project, tmp_path: Path, name: str) -> None:
-    """A worker that was contained may have left it. Break: no `_has_links` in repo/clone_guard.py."""
+    """A formerly contained worker may have left it. Break: no `_has_links` in repo/clone_guard.py."""
     _, worktree = add_worker(project)
     inner = Repo(gitlink(worktree, "sub"))
     inner.commit("f", "one\n")

@@ -1,4 +1,4 @@
-"""Large files from the repository of a contained worker: an agent wrote that store."""
+"""Large files from a contained worker's repository: an agent wrote that store."""
 
 import hashlib
 import os
@@ -51,7 +51,7 @@ class Store:
         return self.repo.git("rev-parse", "HEAD")
 
     def take(self, *commits: str, seconds: float = 60) -> list[Path]:
-        """What the clone has then."""
+        """What the clone has afterwards."""
         base = "refs/remotes/origin/main"
         own_large_files.take(self.root, self.own, commits or ["HEAD"], base, monotonic() + seconds)
         return [path for path in (self.clone / "lfs/objects").rglob("*") if path.is_file()]
@@ -82,7 +82,7 @@ def test_only_what_is_named_by_its_content_is_taken(store: Store, tmp_path: Path
 
 
 def test_what_no_commit_names_is_not_even_read(store: Store) -> None:
-    """Break: take all that is in the store, as long as its name is a hash."""
+    """Break: take everything in the store whose name is a hash."""
     named, other = put(store.own, b"named"), put(store.own, b"other")
     commit = store.names(named)
     store.names(other)
@@ -92,7 +92,7 @@ def test_what_no_commit_names_is_not_even_read(store: Store) -> None:
 def test_a_pointer_that_is_replaced_by_a_huge_file_is_not_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After its size was read, and before its content is. Break: no `most_bytes` for `cat-file --batch`."""
+    """After its size was read, but before its content is. Break: no `most_bytes` for `cat-file --batch`."""
     store.names(named := put(store.own, b"named"))
     blob = store.repo.git("rev-parse", f"HEAD:{named.name[:9]}")
     loose = store.own / "objects" / blob[:2] / blob[2:]
@@ -118,7 +118,7 @@ def test_small_files_of_any_content_are_in_no_way(store: Store) -> None:
 
 
 def test_files_of_earlier_commits_are_taken_too(store: Store) -> None:
-    """Also such as came into the store after their commit was taken. Break: look at the last commit only."""
+    """Even those that came into the store after their commit was taken. Break: check only the last commit."""
     first = put(store.own, b"first")
     store.names(first)
     first.unlink()

@@ -1,4 +1,4 @@
-"""No file of a root's clone is a file of the source too."""
+"""No file of a root's clone is shared with the source."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def make(place: Path) -> None:
 
 @pytest.fixture
 def tmp_path(mold: Mold) -> Path:
-    """With a source in it that has packed and loose objects."""
+    """With a source that has packed and loose objects."""
     return mold.place(make)
 
 
@@ -38,7 +38,7 @@ def files_of(clone: Path) -> list[Path]:
 
 
 def an_old_root(source: Repo, tmp_path: Path) -> Project:
-    """Cloned as llmc did it before: with hard links."""
+    """Cloned as an older llmc did: with hard links."""
     project = make_project(str(source.path), tmp_path / "root")
     run_git(tmp_path, "clone", "-q", "--local", "--bare", str(source.path), str(tmp_path / "old"))
     objects = project.root.path / ".git/objects"
@@ -49,7 +49,7 @@ def an_old_root(source: Repo, tmp_path: Path) -> Project:
 
 
 def test_a_new_root_shares_nothing(source: Repo, tmp_path: Path) -> None:
-    """What an agent overwrites here stays whole there. Break: clone with --local."""
+    """What an agent overwrites here stays intact there. Break: clone with --local."""
     project = make_project(str(source.path), tmp_path / "root")
     add_worker(project)
     clone = project.root.path / ".git"
@@ -88,7 +88,7 @@ def test_doctor_gives_an_old_root_files_of_its_own(source: Repo, tmp_path: Path)
 
 @pytest.mark.parametrize("when", ["before:kill:1", "after:kill:1", "before:kill:3"])
 def test_a_kill_on_the_way_loses_nothing(source: Repo, tmp_path: Path, when: str) -> None:
-    """Break: remove the old file before its copy is there."""
+    """Break: remove the old file before its copy exists."""
     project = an_old_root(source, tmp_path)
     program = (
         "import sys; from llmc.repo.project import open_project; from llmc.repo import own_objects; "
@@ -134,7 +134,7 @@ def test_alternates_whose_objects_are_gone_stay(source: Repo, tmp_path: Path) ->
 
 @pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 def test_large_files_are_not_shared_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git-lfs links from a local source, and into it. Break: unshare only when worktrees are made."""
+    """git-lfs links from a local source, and into it. Break: unshare only when worktrees are created."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     source = Repo(tmp_path / "source")

@@ -1,4 +1,4 @@
-"""The repository of a contained worker, beside others that change the clone."""
+"""A contained worker's repository, while others change the clone."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,9 @@ pytestmark = needs_bubblewrap
 def test_work_is_taken_while_a_worktree_of_another_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no wait for the lock in `fetch`: git refuses sound commits, because another worker's HEAD is not there yet."""
+    """Break: do not wait for the lock in `fetch`: git refuses valid commits while another worker's HEAD is
+    missing.
+    """
     source = Repo(tmp_path / "source")
     source.commit("a.txt", "a\n")
     project = make_project(str(source.path), tmp_path / "root")

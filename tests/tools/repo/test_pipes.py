@@ -1,4 +1,4 @@
-"""Pipes and sockets among the files of a worktree: git waits for none of them, and work is saved without them."""
+"""Pipes and sockets among a worktree's files: git does not wait for them; work is saved without them."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ from tests.support.contained import needs_bubblewrap
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git, worker_of
 
-#: far above what it takes, far below git's own limits: without the look each of these tests fails by its time limit
+#: far above what it takes, far below git's own limits: without the check, each test here times out
 pytestmark = pytest.mark.timeout(50)
 
 
@@ -107,7 +107,9 @@ def test_a_slot_with_one_is_made_again(project: Project) -> None:
 def test_a_special_file_where_git_has_a_file_stops_nothing(
     project: Project, linked: tuple[WorkerRecord, Worktree], kind: str, name: str, how: str
 ) -> None:
-    """Break: no `_without_content` in repo/trash.py: `git add` fails, and the worker could not be reset or removed."""
+    """Break: no `_without_content` in repo/trash.py: `git add` fails,
+    and the worker can be neither reset nor removed.
+    """
     record, worktree = linked
     worktree.write("b.txt", "changed\n")
     worktree.write("staged.txt", "staged\n")

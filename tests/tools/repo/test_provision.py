@@ -1,4 +1,4 @@
-"""Worktrees: made, made again, and reset in place without losing anything."""
+"""Worktrees: created, recreated, and reset in place without losing anything."""
 
 import os
 from pathlib import Path
@@ -43,7 +43,7 @@ def reset(project: Project, record: WorkerRecord, commit: str = "") -> str | Non
     return provision.reset_in_place(project, record, commit or provision.refresh_base(project), "test")
 
 
-# Setting up.
+# Setup.
 
 
 @pytest.mark.req("1-145")
@@ -73,7 +73,7 @@ def test_the_remote_is_origin_whatever_a_person_configured(
 
 
 def test_the_source_is_the_repository_itself(source: Repo, tmp_path: Path) -> None:
-    """Breaks when a worktree of a bare repository counts as "not bare": its parent directory would be the source."""
+    """Breaks when a worktree of a bare repository counts as "not bare": its parent would be the source."""
     inside = source.path / "deep"
     inside.mkdir()
     source.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
@@ -140,7 +140,7 @@ def test_provision_is_idempotent(project: Project, source: Repo) -> None:
 
 
 def test_a_failed_setup_runs_again(project: Project) -> None:
-    """Breaks when "the directory is there" means "it is provisioned"."""
+    """Breaks when "the directory exists" means "it is provisioned"."""
     broken = configured(project, setup="echo no space; exit 3")
     with pytest.raises(ToolFailed, match="setup failed with exit code 3: no space"):
         add_worker(broken)
@@ -153,7 +153,7 @@ def test_a_failed_setup_runs_again(project: Project) -> None:
 def test_a_worktree_that_vanished_comes_back_with_its_commits(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Breaks without `worktree prune`, or when a new branch is made: its commits would be forgotten."""
+    """Breaks without `worktree prune`, or when a new branch is created: its commits would be forgotten."""
     record, worktree = worker
     tip = worktree.commit("work.txt", "worked\n")
     worktree.path.rename(project.root.path / "taken away")
@@ -212,7 +212,7 @@ def test_a_reset_with_nothing_to_lose_pins_nothing(
 def test_a_reset_keeps_the_directory_and_ignored_files(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Breaks when the worktree is made anew (an agent's cwd would be gone) or cleaned with -x."""
+    """Breaks when the worktree is recreated (an agent's cwd would be gone) or cleaned with -x."""
     record, worktree = worker
     inode = worktree.path.stat().st_ino
     worktree.write("build.cache", "warm\n")
@@ -235,7 +235,7 @@ def test_a_reset_keeps_the_directory_and_ignored_files(
 def test_commits_of_the_branch_are_kept_when_the_agent_left_it(
     project: Project, worker: tuple[WorkerRecord, Worktree], where: str
 ) -> None:
-    """Breaks when only HEAD is looked at: the branch is moved, and its commits would be lost."""
+    """Breaks when only HEAD is checked: the branch is moved, and its commits would be lost."""
     record, worktree = worker
     base = worktree.head()
     tip = worktree.commit("work.txt")
@@ -257,7 +257,7 @@ def test_commits_of_the_branch_are_kept_when_the_agent_left_it(
 def test_a_rebase_in_progress(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], how: str
 ) -> None:
-    """Breaks when the branch's tip is not pinned: in a rebase HEAD has none of the worker's commits yet."""
+    """Breaks when the branch's tip is not pinned: during a rebase, HEAD lacks the worker's commits."""
     record, worktree = worker
     tip = worktree.commit("a.txt", "ours\n")
     source.commit("a.txt", "theirs\n")
@@ -275,7 +275,9 @@ def test_a_rebase_in_progress(
 def test_other_operations_in_progress(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], operation: str
 ) -> None:
-    """Breaks when `rebase --quit` is all that is tried: an `am` refuses it, and a cherry-pick goes on in the next task."""
+    """Breaks when only `rebase --quit` is tried: an `am` refuses it,
+    and a cherry-pick continues in the next task.
+    """
     record, worktree = worker
     worktree.commit("a.txt", "ours\n")
     source.commit("a.txt", "theirs\n")
@@ -297,7 +299,7 @@ def test_other_operations_in_progress(
 def test_an_operation_that_changed_nothing_is_ended_too(
     project: Project, worker: tuple[WorkerRecord, Worktree], operation: str
 ) -> None:
-    """Break: look at files and commits only; git goes on with it in the next task."""
+    """Break: check only files and commits; git continues it in the next task."""
     record, worktree = worker
     if operation == "merge":
         same = worktree.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Nothing").strip()
@@ -327,7 +329,7 @@ def test_nested_repositories_do_not_stop_a_reset(
 def test_an_ignored_file_that_the_base_now_tracks_is_kept(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Breaks when ignored files in the way are not pinned: checkout overwrites them without a word."""
+    """Breaks when ignored files in the way are not pinned: checkout overwrites them silently."""
     record, worktree = worker
     worktree.write(".env", "KEY=mine\n")
     source.commit(".env", "KEY=theirs\n")
@@ -355,14 +357,14 @@ def test_a_reset_whose_pin_fails_changes_nothing(
 def test_files_are_written_as_the_attributes_of_the_new_base_want_them(
     source: Repo, project: Project
 ) -> None:
-    """Breaks when a file that no commit changed stays as an earlier .gitattributes wanted it: it would look changed for ever."""
+    """Breaks when a file keeps the form of an earlier .gitattributes: it would look changed forever."""
     source.commit(".gitattributes", "*.txt text eol=crlf\n")
     provision.refresh_base(project)
     record, worktree = add_worker(project)
     assert (worktree.path / "a.txt").read_bytes() == b"a\r\n"
     source.commit(".gitattributes", "*.txt -text\n")
     reset(project, record)
-    os.utime(worktree.path / "a.txt", (1, 1))  # git has to look into it
+    os.utime(worktree.path / "a.txt", (1, 1))  # git has to read it
     reset(project, record)
     assert (worktree.path / "a.txt").read_bytes() == b"a\n"
     assert uncommitted.tree_state(worktree.path).clean

@@ -1,4 +1,4 @@
-"""The probe of a remote: what its host refuses is found before a machine relies on it, and nothing stays behind."""
+"""The probe of a remote: finds what its host refuses before a machine relies on it; leaves nothing behind."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def look_at(bare: BareRemote) -> object:
 
 @pytest.mark.parametrize("fence_ref", ["refs/llmc/fence", "llmc-fence"])
 def test_a_usable_remote_is_left_as_it_was(bare: BareRemote, machine: Machine, fence_ref: str) -> None:
-    """Break: land the commit that only asks whether it could; or leave a ref."""
+    """Break: land the probe's commit; or leave a ref."""
     before = look_at(bare)
     probe(machine.path, replace(machine.remote, fence_ref=fence_ref))
     assert look_at(bare) == before
@@ -46,7 +46,7 @@ def test_the_branch_may_have_moved_since_the_clone(
     probe(machine.path, machine.remote)
 
 
-#: for each refusal: how the remote is set up, and what is said about it
+#: for each refusal: how the remote is set up, and what llmc says about it
 REFUSALS = {
     "protected branch": (
         ("update", '[ "$1" != refs/heads/main ] || { echo "GH006: Protected branch" >&2; exit 1; }'),
@@ -72,7 +72,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_what_the_host_refuses_is_said_with_its_reason(bare: BareRemote, machine: Machine, case: str) -> None:
-    """Break: look at the end of the probe alone; or take the failure that was made on purpose for a refusal."""
+    """Break: check only the end of the probe; or treat the deliberate failure as a refusal."""
     hook, said = REFUSALS[case]
     before = look_at(bare)
     bare.hook(*hook)
@@ -81,7 +81,7 @@ def test_what_the_host_refuses_is_said_with_its_reason(bare: BareRemote, machine
     assert case == "deletion" or look_at(bare) == before
     bare.drop_hook(hook[0])
     probe(machine.path, machine.remote)
-    assert look_at(bare) == before, "the next probe removes what the one before could not"
+    assert look_at(bare) == before, "the next probe removes what the previous one could not"
 
 
 def test_a_branch_as_the_fence_where_the_host_allows_branches_only(
@@ -104,7 +104,7 @@ def test_a_host_without_atomic_pushes(bare: BareRemote, machine: Machine) -> Non
 
 def test_a_fence_branch_that_may_not_be_rewritten(bare: BareRemote, machine: Machine) -> None:
     bare.git("config", "receive.denyNonFastForwards", "true")
-    probe(machine.path, machine.remote)  # of branches only
+    probe(machine.path, machine.remote)  # only for branches
     with pytest.raises(NotUsable, match="non-fast-forward"):
         probe(machine.path, replace(machine.remote, fence_ref="llmc-fence"))
 
@@ -119,7 +119,7 @@ def test_a_remote_that_is_gone(bare: BareRemote, machine: Machine) -> None:
 def test_what_a_killed_probe_left_is_removed_by_the_next(
     bare: BareRemote, machine: Machine, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    """Break: a new name for each probe; nobody would know that the old ref may go."""
+    """Break: use a new name for each probe; the old ref could not be recognized."""
     before = look_at(bare)
     pid = os.fork()
     if pid == 0:

@@ -39,7 +39,7 @@ def worktree(project: Project) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """Of the user; with every name that is used here."""
+    """The user's directory, with every name that is used here."""
     place = tmp_path / "elsewhere"
     (place / "empty").mkdir(parents=True)
     (place / "inner").mkdir(mode=0o500)
@@ -96,7 +96,7 @@ def test_what_a_reset_removes(project: Project, worktree: Path, elsewhere: Path)
 
 
 def test_what_a_reset_removes_from_a_submodule(project: Project, worktree: Path, elsewhere: Path) -> None:
-    """The directory of a submodule is one that the agent can replace, too. Break: `return place` in `_top`."""
+    """An agent can replace a submodule's directory, too. Break: `return place` in `_top`."""
     lib = Repo(worktree / "tracked/lib")
     lib.commit("a.txt", "a\n")
     filled(elsewhere / "deep", "note.txt")
@@ -119,7 +119,7 @@ def test_a_file_that_is_written_again(worktree: Path, elsewhere: Path) -> None:
 
 
 def test_a_conflict_shows_no_file_elsewhere(project: Project, worktree: Path, elsewhere: Path) -> None:
-    """Break: `read_text(worktree / name)` in landing/prompts.py: the agent is shown the user's file."""
+    """Break: `read_text(worktree / name)` in landing/prompts.py: the agent would see the user's file."""
     record, repo = worker_of(project)
     (elsewhere / "note.txt").write_text("<<<<<<< ours\nof the user\n=======\nx\n>>>>>>> theirs\n")
     blob = repo.git("rev-parse", "HEAD:tracked/note.txt")
@@ -169,7 +169,7 @@ def test_a_serena_project(
 def test_a_stale_lock(
     project: Project, worktree: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a contained worker, whose refs are its agent's."""
+    """For a contained worker, whose refs are its agent's."""
     monkeypatch.setattr(worktrees, "LOCK_S", 0)
     refs = project.root.path / ".git/refs/heads/llmc"
     record = worker_of(project)[0]

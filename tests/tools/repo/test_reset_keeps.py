@@ -1,4 +1,4 @@
-"""A reset loses no byte: whatever git would remove or overwrite on the way is in the trash afterwards, or still there."""
+"""A reset loses no byte: what git would remove or overwrite is in the trash afterwards, or still there."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ from tests.support.repos import (
 
 
 class Bench:
-    """A worker on a source with some ignored names, and a search for bytes in every place that llmc keeps things."""
+    """A worker on a source with some ignored names, and a search for bytes everywhere llmc keeps things."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
@@ -59,7 +59,7 @@ class Bench:
         return provision.reset_in_place(self.project, self.record, base, "test")
 
     def everything(self) -> str:
-        """All that is kept: files, what is in the trash, and what a ref leads to."""
+        """Everything that is kept: files, the trash, and what a ref reaches."""
         places = [self.tree.path, self.project.root.trash]
         files = [text for place in places for text in _files(place)]
         return "\0".join([*files, *(_blobs(repo) for repo in self._repositories())])
@@ -111,7 +111,7 @@ def case(function: Case) -> Case:
     return function
 
 
-# The rules of what is ignored differ between the worker and the base.
+# The ignore rules of the worker and of the base differ.
 
 
 @case
@@ -185,7 +185,7 @@ def a_huge_file_that_was_ignored(b: Bench) -> None:
 
 @case
 def the_clones_own_list(b: Bench) -> None:
-    """An agent that appended to .git/info/exclude; afterwards the line is gone (llmc keeps that file)."""
+    """An agent that appended to .git/info/exclude; afterwards the line is gone (llmc maintains that file)."""
     b.write("secret.txt", "PRECIOUS\n")
     own = b.project.root.path / ".git/info/exclude"
     own.write_text("secret.txt\n")
@@ -206,7 +206,7 @@ def a_list_that_the_clone_names(b: Bench) -> None:
     b.tree.commit("work.txt")
 
 
-# Files and directories in each other's place, ignored by the worker.
+# Files and directories that replace each other, ignored by the worker.
 
 
 @case
@@ -256,7 +256,7 @@ def a_tracked_directory_that_became_an_ignored_file(b: Bench) -> None:
     b.write("src", "PRECIOUS\n")
 
 
-# The index says something else than the files.
+# The index and the files disagree.
 
 
 @case
@@ -331,7 +331,9 @@ WORDS = ["PRECIOUS", "STAGED", "COMMITTED", "AND THIS", "AND THAT", *(f"ODD{n}!"
 
 @pytest.mark.parametrize("name", [*list(CASES)[::2], *in_soak(*list(CASES)[1::2])])
 def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Break: `git clean -fdq` after the reset, instead of pinning what it would remove under the new ignore rules."""
+    """Break: `git clean -fdq` after the reset, instead of pinning what it would remove under the new ignore
+    rules.
+    """
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     CASES[name](bench)
     before = bench.everything() + _staged(bench)
@@ -351,11 +353,11 @@ def _staged(bench: Bench) -> str:
     return _contents(bench.tree.path, [row.split()[1] for row in rows])
 
 
-# Submodules, which have ignore rules and an index of their own.
+# Submodules, which have their own ignore rules and index.
 
 
 def _during_reset(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Something happens after the look at the worktree, and before its files change."""
+    """Something happens after the check of the worktree, and before its files change."""
     real = provision.fault_step
 
     def step(name: str) -> AbstractContextManager[None]:
@@ -433,12 +435,12 @@ def test_no_byte_of_a_submodule_is_lost(bench: Bench, library: Repo, what: str) 
     assert (inside / "x.o").exists() == (what in ("in the way", "no submodule any more"))
 
 
-# Rebases of ours check files out, too.
+# Our rebases check files out, too.
 
 
 @pytest.mark.parametrize("added_by", ["the base", "a commit of its own", "a nested repository"])
 def test_a_rebase_pins_ignored_files_that_it_writes_over(bench: Bench, added_by: str) -> None:
-    """Break: pin the commits alone before a rebase. git checks files out over ignored ones without a message."""
+    """Break: pin only the commits before a rebase. git checks files out over ignored ones silently."""
     if added_by == "a commit of its own":
         bench.tree.commit("x.cache", "once\n")
         bench.tree.git("rm", "-q", "x.cache")
@@ -457,12 +459,12 @@ def test_a_rebase_pins_ignored_files_that_it_writes_over(bench: Bench, added_by:
     assert bench.has("PRECIOUS")
 
 
-# A disk that takes nothing: the pin fails, so nothing is removed.
+# A full disk: the pin fails, so nothing is removed.
 
 
 @pytest.fixture
 def small_objects(bench: Bench) -> Iterator[Path]:
-    """The clone's objects on a file system with about 1 MB of room."""
+    """The clone's objects on a file system with about 1 MB of space."""
     objects = bench.project.root.path / ".git/objects"
     kept = objects.with_name("objects.kept")
     shutil.copytree(objects, kept)
@@ -478,7 +480,7 @@ def small_objects(bench: Bench) -> Iterator[Path]:
 
 @pytest.mark.parametrize("which", ["before the reset", "after it"])
 def test_a_full_disk_removes_nothing(bench: Bench, small_objects: Path, which: str) -> None:
-    """Break: go on when a pin fails. There is room again later, and then the reset is done as a whole."""
+    """Break: continue when a pin fails. Once there is space again, the whole reset is done."""
     if which == "after it":
         bench.tree.commit(".gitignore", "huge\n")
     path = bench.tree.path / "huge"
@@ -498,7 +500,7 @@ def test_a_full_disk_removes_nothing(bench: Bench, small_objects: Path, which: s
 
 
 def reset_as_nobody(bench: Bench, cwd: Path) -> bool:
-    """Reset by a process of another user, for whom modes count; whether it was done."""
+    """Reset by a process of another user, for whom modes count; returns whether it was done."""
     pid = os.fork()
     if not pid:
         code = 2
@@ -520,13 +522,13 @@ def reset_as_nobody(bench: Bench, cwd: Path) -> bool:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
 def test_a_clone_that_may_not_be_written_removes_nothing() -> None:
-    """As another user, for whom modes count. Break: go on when a pin fails."""
+    """As another user, for whom modes count. Break: continue when a pin fails."""
     place = Path(tempfile.mkdtemp())
     try:
         Bench.make(place)
         bench = Bench(place)
         bench.tree.commit("first.txt")
-        bench.reset()  # what Python loads on the way may be out of reach for another user
+        bench.reset()  # modules that Python loads on the way may be unreadable for another user
         bench.write("new.txt", "PRECIOUS\n")
         bench.tree.commit(".gitignore", "more\n")
         bench.write("more", "AND THIS\n")

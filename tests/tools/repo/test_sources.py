@@ -1,4 +1,4 @@
-"""A source that cannot be fetched from: what is said of it, the branch that is proposed, and the attention item."""
+"""A source that cannot be fetched: the message, the proposed branch, and the attention item."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ def using(project: Project, **repo: str) -> Project:
 
 
 def said(project: Project) -> tuple[str, str]:
-    """What a fetch says, and the fix, which is on the attention list too."""
+    """What a fetch reports, and the fix, which is on the attention list, too."""
     with pytest.raises(sources.NoSource) as caught:
         provision.refresh_base(project)
     (item,) = project.store.read().attention.values()
@@ -48,7 +48,7 @@ SET = "llmc config set repo.default_branch"
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_the_branch_that_is_proposed(project: Project, source: Repo, form: str) -> None:
-    """Break: propose the branch that is checked out although another one is where the default branch was."""
+    """Break: propose the checked-out branch although another one is where the default branch was."""
     project = using(project, source=form.format(source.path))
     source.git("branch", "-m", "main", "tr-unk")
     assert said(project) == ("the source repository has no branch 'main'; it has 'tr-unk'", f"{SET} tr-unk")
@@ -67,7 +67,7 @@ def test_the_branch_that_is_proposed(project: Project, source: Repo, form: str) 
 
 
 def test_a_source_that_is_gone_or_no_repository(project: Project, source: Repo, tmp_path: Path) -> None:
-    """Break: let the failure of git through."""
+    """Break: print git's error."""
     fix = "llmc config set repo.source PATH"
     os.rename(source.path, tmp_path / "moved")
     assert said(project) == (f"the source repository {source.path} does not exist", fix)
@@ -79,7 +79,7 @@ def test_a_source_that_is_gone_or_no_repository(project: Project, source: Repo, 
 
 
 def test_another_failure_of_a_fetch_is_not_about_the_source(project: Project, source: Repo) -> None:
-    """Break: take every failed fetch for a missing source."""
+    """Break: treat every failed fetch as a missing source."""
     source.commit("b.txt")
     (project.root.path / ".git/objects").rename(project.root.path / ".git/gone")
     with pytest.raises(ToolFailed) as caught:
@@ -89,7 +89,7 @@ def test_another_failure_of_a_fetch_is_not_about_the_source(project: Project, so
 
 
 def test_patrol_finds_it_and_its_end(project: Project, source: Repo) -> None:
-    """Also while nobody waits for review. Break: look only before a fetch."""
+    """Even while no worker waits for review. Break: check only before a fetch."""
     source.git("branch", "-m", "main", "trunk")
     begin_patrol(project, LOG, "")
     assert sources.is_listed(project)
@@ -110,6 +110,9 @@ def test_patrol_finds_it_and_its_end(project: Project, source: Repo) -> None:
     ],
 )
 def test_paths_and_addresses(project: Project, address: str, local: bool) -> None:
-    """What may be an address is never said to be missing before it was asked. Break: know `git@` and `://` only."""
+    """A possible address is never reported as missing before it was tried.
+
+    Break: recognize only `git@` and `://`.
+    """
     found = sources.look(using(project, source=address))
     assert (found is not None) is local

@@ -1,4 +1,4 @@
-"""One contained worker's repository, unreadable or slow, stops neither the others nor its own reset."""
+"""One contained worker's unreadable or slow repository blocks neither the others nor its own reset."""
 
 import shutil
 import subprocess
@@ -47,7 +47,7 @@ def own(project: Project) -> Path:
 
 
 def replace(path: Path, put: Callable[[Path], object]) -> None:
-    """Put something else where a file or directory was."""
+    """Replace a file or directory with something else."""
     path.parent.mkdir(exist_ok=True)
     if path.is_dir():
         shutil.move(path, path.with_name("moved"))
@@ -63,7 +63,7 @@ def file(path: Path) -> None:
     path.write_text("x\n")
 
 
-#: what an agent may do to its repository, so that something there cannot be read
+#: what an agent may do to its repository to make parts of it unreadable
 UNREADABLE: dict[str, Callable[[Path], Any]] = {
     "long": lambda own: (own / "HEAD").write_text(f"ref: refs/heads/{'a' * 300}\n"),
     "nul": lambda own: (own / "HEAD").write_bytes(b"ref: refs/heads/a\0b\n"),
@@ -77,7 +77,7 @@ UNREADABLE: dict[str, Callable[[Path], Any]] = {
     "no refs": lambda own: replace(own / "refs", file),
     "loop of remotes": lambda own: replace(own / "refs/remotes", loop),
 }
-#: and so that nothing can be written there
+#: and to make it unwritable
 UNWRITABLE: dict[str, Callable[[Path], Any]] = {
     "logs": lambda own: replace(own / "logs", file),
     "heads": lambda own: replace(own / "refs/heads", file),
@@ -171,7 +171,7 @@ def test_what_a_refusal_says_can_be_printed(project: Project, own: Path) -> None
 
 
 def test_directories_within_directories_are_looked_through(tmp_path: Path) -> None:
-    """Break: look at directories by recursion in `odd_in` (repo/own_repos.py)."""
+    """Break: walk directories by recursion in `odd_in` (repo/own_repos.py)."""
     deep = "import os\nfor _ in range(1000): os.mkdir('d'); os.chdir('d')\nos.mkfifo('pipe')"
     subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)
     try:
@@ -181,7 +181,7 @@ def test_directories_within_directories_are_looked_through(tmp_path: Path) -> No
 
 
 class Slow:
-    """A fetch of w1 that does not come to its end until it may."""
+    """A fetch of w1 that does not finish until it may."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
@@ -210,7 +210,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 
 @pytest.fixture
 def ask(slow: Slow) -> Iterator[Callable[..., threading.Thread]]:
-    """Ask in a thread of its own."""
+    """Call in a separate thread."""
     threads: list[threading.Thread] = []
 
     def begin(act: Callable[[], object]) -> threading.Thread:
@@ -227,9 +227,9 @@ def ask(slow: Slow) -> Iterator[Callable[..., threading.Thread]]:
 def test_a_slow_worker_holds_up_no_other(
     project: Project, slow: Slow, ask: Callable[..., threading.Thread]
 ) -> None:
-    """While one thread fetches w1's commits for a call about w1, all git of others goes on.
+    """While one thread fetches w1's commits for a call about w1, git calls for others continue.
 
-    Break: one lock for all in `look` (repo/clone_guard.py), or no limit for others in repo/taking_in.py.
+    Break: use one lock for all in `look` (repo/clone_guard.py), or no limit for others in repo/taking_in.py.
     """
     root = project.root.path
     found: list[str | None] = []
@@ -241,7 +241,7 @@ def test_a_slow_worker_holds_up_no_other(
     mine = worktree.commit("b.txt")
     assert git.resolve(root, own_repos.branch_of("w2")) == mine
     assert review.look(project, record)
-    assert len(slow.fetches) == 1, "once at a time"
+    assert len(slow.fetches) == 1, "one at a time"
     assert not found
     slow.may_end.set()
     ask(lambda: None).join(20)
@@ -250,7 +250,7 @@ def test_a_slow_worker_holds_up_no_other(
 
 
 def test_others_try_a_slow_worker_seldom_and_refuse_nothing(project: Project, slow: Slow) -> None:
-    """Break: no pause in `_attend` of repo/taking_in.py: each git call of others waits again."""
+    """Break: no pause in `_attend` of repo/taking_in.py: each git call for others waits again."""
     root = project.root.path
     tip = worker_of(project)[1].commit("slow.txt")
     for _ in range(5):
@@ -258,11 +258,14 @@ def test_others_try_a_slow_worker_seldom_and_refuse_nothing(project: Project, sl
     assert len(slow.fetches) == 1
     assert "refused:w1" not in project.store.read().attention
     slow.may_end.set()
-    assert git.tree_of(root, tip), "asked for by its id: git must have it"
+    assert git.tree_of(root, tip), "requested by its id: git must have it"
 
 
 def test_what_the_clone_has_is_not_waited_for(project: Project, own: Path, slow: Slow) -> None:
-    """An agent names commits of others in its refs. Break: no `has_commit` in `_is_about` (repo/taking_in.py)."""
+    """An agent names commits of others in its refs.
+
+    Break: no `has_commit` in `_is_about` (repo/taking_in.py).
+    """
     root = project.root.path
     other = git.resolve(root, own_repos.branch_of("w2"))
     assert other
@@ -278,7 +281,9 @@ def test_what_the_clone_has_is_not_waited_for(project: Project, own: Path, slow:
 
 
 def test_a_fetch_that_is_ended_leaves_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: no `_drop_unfinished_packs` in `_fetch` (repo/own_repos.py): the clone would grow with each attempt."""
+    """Break: no `_drop_unfinished_packs` in `_fetch` (repo/own_repos.py):
+    the clone would grow with each attempt.
+    """
     packs = project.root.path / ".git/objects/pack"
     worker_of(project)[1].commit("c.txt")
     with (packs / "tmp_pack_other").open("w"):

@@ -1,4 +1,4 @@
-"""Nothing is ever deleted: what a pin keeps, and what it leaves alone."""
+"""Nothing is ever deleted: what a pin saves, and what it leaves alone."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_a_clean_worktree_is_pinned_as_it_is(project: Project, worktree: Worktre
 
 
 def test_what_was_staged_and_then_changed_is_kept_too(project: Project, worktree: Worktree) -> None:
-    """Breaks when only files are kept: a version that exists in the index alone would be lost."""
+    """Breaks when only files are saved: a version that exists only in the index would be lost."""
     worktree.write("staged.txt", "first version\n")
     worktree.write("gone.txt", "staged, then removed\n")
     worktree.git("add", "staged.txt", "gone.txt")
@@ -127,7 +127,7 @@ def test_what_was_staged_and_then_changed_is_kept_too(project: Project, worktree
 def test_huge_files_and_nested_repositories_are_moved(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks when only the top of an untracked directory is looked at, or git is given a nested repository."""
+    """Breaks when only the top of an untracked directory is checked, or git is given a nested repository."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     worktree.write("data/huge.bin", "x" * 1001)
     worktree.write("data/small.bin", "x" * 1000)
@@ -181,7 +181,7 @@ def test_the_branch_is_kept_when_head_is_elsewhere(project: Project, worktree: W
 def test_a_pin_that_fails_stops_and_removes_nothing(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: str
 ) -> None:
-    """Breaks when files are moved before the pin is sure, or a failing git is not noticed."""
+    """Breaks when files are moved before the pin is certain, or a git failure goes unnoticed."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     make_mess(worktree)
     worktree.write("huge.bin", "x" * 1001)
@@ -193,7 +193,7 @@ def test_a_pin_that_fails_stops_and_removes_nothing(
         blocked.parent.mkdir(parents=True)
         blocked.write_text("in the way")
     else:
-        # A person's own settings: the clone's would be undone.
+        # The user's own settings: the clone's would be undone.
         (tmp_path / "home").mkdir()
         (tmp_path / "home/.gitconfig").write_text('[filter "broken"]\nclean = false\nrequired = true\n')
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -208,7 +208,7 @@ def test_a_pin_that_fails_stops_and_removes_nothing(
 def test_the_event_log_knows_of_a_pin_before_it_is_made(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: tell of it afterwards; after a kill in between there is something in the trash that nobody knows of."""
+    """Break: log it afterwards; after a kill in between, the trash has an entry that nothing records."""
     made: list[str] = []
 
     def killed(*_: object) -> None:
@@ -226,7 +226,7 @@ def test_the_event_log_knows_of_a_pin_before_it_is_made(
     assert (told["worker"], told["reason"]) == ("w1", "test")
     assert told["ref"].startswith("refs/llmc/trash/w1/")
     project.root.state.write_text("broken")
-    assert pin(project, worktree), "a broken state keeps nobody from keeping work"
+    assert pin(project, worktree), "a broken state does not prevent saving work"
 
 
 ODD_ENDS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"]
@@ -234,7 +234,7 @@ ODD_ENDS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"]
 
 @pytest.mark.parametrize("end", ODD_ENDS, ids=ascii)
 def test_any_subject_can_be_read(project: Project, worktree: Worktree, end: str) -> None:
-    """Break: `splitlines()` on what git prints: one such subject ended every `llmc trash` command."""
+    """Break: `splitlines()` on git's output: one such subject ends every `llmc trash` command."""
     subject = f"One{end}two"
     worktree.write("x.txt")
     worktree.git("add", "x.txt")
@@ -253,7 +253,7 @@ def test_any_subject_can_be_read(project: Project, worktree: Worktree, end: str)
 def test_a_git_that_only_says_it_made_the_ref(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Break: do not look at the ref after `update-ref`. The files would be moved, and nothing would name them."""
+    """Break: do not check the ref after `update-ref`: the files would be moved, with nothing naming them."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     make_mess(worktree)
     worktree.write("huge.bin", "x" * 1001)
@@ -268,7 +268,7 @@ def test_a_git_that_only_says_it_made_the_ref(
 def test_a_pin_without_its_objects_is_none(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
-    """A disk that loses what was written. Break: look at the ref's name alone."""
+    """A disk that loses what was written. Break: check only the ref's name."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     worktree.write("new file.txt", "found nowhere else\n")
     worktree.write("huge.bin", "x" * 1001)
@@ -294,7 +294,7 @@ def test_a_pin_without_its_objects_is_none(
 
 
 def lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
-    """A `git` that does this first, and otherwise what git does."""
+    """A `git` that does this first, and is otherwise the real one."""
     real = shutil.which("git")
     place = tmp_path / "bin"
     place.mkdir()
@@ -304,7 +304,7 @@ def lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
 
 
 def test_what_is_moved_into_the_trash_replaces_nothing_there(project: Project, worktree: Worktree) -> None:
-    """Break: rename onto what is there. A second file of the same name and moment would replace the first."""
+    """Break: rename onto an existing file. A second file of that name and moment would replace it."""
     folder = project.root.trash / "w1-x"
     for text in ("first", "second", "third"):
         worktree.write("deep/huge.bin", text)
@@ -313,7 +313,7 @@ def test_what_is_moved_into_the_trash_replaces_nothing_there(project: Project, w
 
 
 def test_a_damaged_repository_that_is_ignored_stays(project: Project, worktree: Worktree) -> None:
-    """As every ignored file does. Break: move each damaged `.git` to the trash, ignored or not."""
+    """Like every ignored file. Break: move each damaged `.git` to the trash, ignored or not."""
     worktree.commit(".gitignore", "cache/\n")
     for name in ("new/cache", "new/seen"):
         worktree.write(f"{name}/.git/config", "damaged\n")
@@ -325,7 +325,9 @@ def test_a_damaged_repository_that_is_ignored_stays(project: Project, worktree: 
 
 
 def test_threads_of_one_process_do_not_share_an_index(project: Project, worktree: Worktree) -> None:
-    """Break: name the separate index after the process: a thread removes it under another, which saves no files."""
+    """Break: name the separate index after the process:
+    one thread removes another's, which then saves no files.
+    """
     worktree.write("changed.txt", "new\n")
     head = worktree.git("rev-parse", "HEAD")
     alone, _ = trash.files_as_tree(worktree.path, head)

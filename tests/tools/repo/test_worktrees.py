@@ -1,4 +1,6 @@
-"""A worktree that lost its link to the clone, or that a killed git left locked, works again; its files stay."""
+"""A worktree that lost its link to the clone, or was left locked by a killed git,
+works again, with its files.
+"""
 
 import contextlib
 import os
@@ -152,7 +154,7 @@ def test_a_branch_that_is_gone_too(project: Project, worker: tuple[WorkerRecord,
 
 
 def test_killed_while_the_link_is_made(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
-    """Break: no look at what an earlier try left; git refuses to use the branch in two places."""
+    """Break: do not check what an earlier try left; git refuses to use the branch in two places."""
     record, worktree = worker
     worktree.write("new.txt", "new\n")
     damage(project, worktree, "neither")
@@ -168,7 +170,7 @@ def test_killed_while_the_link_is_made(project: Project, worker: tuple[WorkerRec
 def test_work_for_other_workers_forgets_no_worktree_without_its_pointer(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """Break: `git worktree prune` alone, which forgets it, with its index and its HEAD."""
+    """Break: only `git worktree prune`, which removes its entry, with its index and its HEAD."""
     record, worktree = worker
     worktree.git("checkout", "-q", "--detach")
     tip = worktree.commit("work.txt")
@@ -188,7 +190,9 @@ def test_work_for_other_workers_forgets_no_worktree_without_its_pointer(
 def test_nuke_keeps_what_only_gits_entry_has(
     project: Project, worker: tuple[WorkerRecord, Worktree], how: str
 ) -> None:
-    """Break: take a worktree without its pointer for a mere directory; its HEAD and index go with `worktree prune`."""
+    """Break: treat a worktree without its pointer as a plain directory;
+    `worktree prune` drops its HEAD and index.
+    """
     _, worktree = worker
     worktree.git("checkout", "-q", "--detach")
     tip = worktree.commit("work.txt")
@@ -206,7 +210,7 @@ def test_nuke_keeps_what_only_gits_entry_has(
 def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch, moved: bool
 ) -> None:
-    """A commit between the pin and the removal. Break: delete the branch without a look at what the pin has."""
+    """A commit between the pin and the removal. Break: delete the branch without checking the pin."""
     _, worktree = worker
     late: list[str] = []
 
@@ -227,13 +231,13 @@ def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
     assert run_git(project.root.path, "rev-parse", "refs/heads/llmc/w1") == late[0]
     removed = nuke.nuke_worker(project, "w1")
     assert removed.ref
-    assert git.is_ancestor(project.root.path, late[0], removed.ref), "and the next try keeps it"
+    assert git.is_ancestor(project.root.path, late[0], removed.ref), "and the next try saves it"
 
 
 def test_nuke_keeps_commits_that_only_an_operation_names(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:
-    """An autostash of a rebase in progress, and a ref of the worktree's own. Break: look at the reflogs alone."""
+    """An autostash of a rebase in progress, and the worktree's own ref. Break: check only the reflogs."""
     _, worktree = worker
     worktree.commit("a.txt", "ours\n")
     other = run_git(project.root.path, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "of its own")
@@ -273,7 +277,7 @@ def locks(project: Project) -> list[Path]:
 def test_the_lock_of_a_killed_git_stops_no_reset(
     project: Project, worker: tuple[WorkerRecord, Worktree], which: int
 ) -> None:
-    """Break: leave the lock; accept, reset and start fail for ever with git's own message."""
+    """Break: leave the lock; accept, reset and start fail forever with git's own message."""
     record, worktree = worker
     worktree.commit("work.txt")
     locks(project)[which].write_bytes(b"")
@@ -286,7 +290,7 @@ def test_the_lock_of_a_killed_git_stops_no_reset(
 
 @contextlib.contextmanager
 def committing(worktree: Worktree) -> Iterator[int]:
-    """A real `git commit -a` that waits for its editor, and holds index.lock meanwhile."""
+    """A real `git commit -a` that waits for its editor while it holds index.lock."""
     worktree.write("a.txt", "changed\n")
     env = {**os.environ, "GIT_EDITOR": "sleep 600 #"}
     argv = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-q", "-a"]

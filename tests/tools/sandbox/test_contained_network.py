@@ -1,4 +1,6 @@
-"""The network of a contained program: its own loopback, and the proxy that the holder starts, keeps up and ends."""
+"""The network of a contained program: its own loopback,
+and the proxy that the holder starts, keeps up and ends.
+"""
 
 import ctypes
 import json
@@ -26,7 +28,7 @@ pytestmark = needs_bubblewrap
 
 #: an ordinary user, who owns nothing
 NOBODY = 65534
-#: tries every way out that it is given, and prints what became of each
+#: tries every way out that it is given, and prints the result of each
 TRIES = """
 import ctypes, os, socket, sys
 
@@ -88,7 +90,7 @@ def network(place: Path, *hosts: str) -> Network:
 
 
 def tried(place: Path, user: int | None = None) -> dict[str, str]:
-    """What each attempt of a contained program led to."""
+    """The result of each attempt of a contained program."""
     name = f"llmc-{os.urandom(4).hex()}"
     with web_server("0.0.0.0") as other, web_server() as listed, socket.socket(socket.AF_UNIX) as abstract:
         abstract.bind(f"\0{name}")
@@ -129,7 +131,7 @@ def test_only_what_is_listed_answers(place: Path) -> None:
 
 
 def tried_address() -> str:
-    """The machine's own address has no route inside; one that is loopback has nobody listening."""
+    """The machine's own address has no route inside; on a loopback address, nothing listens."""
     is_loopback = socket.gethostbyname(socket.gethostname()).startswith("127.")
     return "ConnectionRefusedError" if is_loopback else "OSError"
 
@@ -166,11 +168,11 @@ def running(place: Path, *hosts: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_the_proxy_ends_with_the_program(place: Path) -> None:
-    """And leaves no zombie where the machine's first process waits for nobody. Break: no `close` in launch.py."""
+    """And leaves no zombie where the machine's init process does not reap. Break: no `close` in launch.py."""
     prctl = ctypes.CDLL(None).prctl
     with running(place) as program:
         (proxy,) = proxies(place)
-        prctl(launch.PR_SET_CHILD_SUBREAPER, 1)  # what is left becomes ours
+        prctl(launch.PR_SET_CHILD_SUBREAPER, 1)  # orphans become our children
         try:
             program.communicate("end\n", timeout=20)
         finally:
@@ -180,7 +182,7 @@ def test_the_proxy_ends_with_the_program(place: Path) -> None:
 
 
 def test_a_box_that_does_not_start_is_not_waited_for(place: Path) -> None:
-    """Break: no `_theirs.close()` in launch.py: the holder would wait for the sockets for ever."""
+    """Break: no `_theirs.close()` in launch.py: the holder would wait for the sockets forever."""
     with held(place, ["/bin/true"], Mount("/no/such/place"), network=network(place)) as program:
         _, said = program.communicate(timeout=20)
     assert program.returncode != 0
@@ -197,7 +199,7 @@ def test_the_proxy_ends_with_a_killed_holder(place: Path) -> None:
 
 
 def test_a_killed_proxy_is_started_again(place: Path) -> None:
-    """However soon. Break: no `keep_up` in launch.py: an agent would be without its model until it is restarted."""
+    """However soon. Break: no `keep_up` in launch.py: an agent would be without its model until a restart."""
     ask = "import sys, urllib.request as u; sys.stdin.readline(); print(u.urlopen(sys.argv[1], timeout=20).read()); sys.stdin.readline()"
     with web_server() as port:
         argv = ["/usr/bin/python3", "-c", ask, f"http://127.0.0.1:{port}/"]
@@ -213,7 +215,10 @@ def test_a_killed_proxy_is_started_again(place: Path) -> None:
 
 @pytest.mark.soak
 def test_a_proxy_that_never_works_is_tried_at_longer_intervals(place: Path) -> None:
-    """And the program goes on. Break: no pause in `keep_up` of launch.py: it would start hundreds in a second."""
+    """And the program continues.
+
+    Break: no pause in `keep_up` of launch.py: it would start hundreds per second.
+    """
     with running(place) as program:
         seen: list[tuple[float, int]] = []
         for _ in range(3):

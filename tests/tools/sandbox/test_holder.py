@@ -17,7 +17,7 @@ pytestmark = needs_bubblewrap
 
 #: an ordinary user, who owns nothing
 NOBODY = 65534
-#: says that it runs, then waits for a signal and says which came
+#: says that it is running, then waits for a signal and says which one came
 WAITS = """
 import os, signal, time
 for name in ("TERM", "HUP", "INT"):
@@ -66,7 +66,7 @@ def test_nothing_outlives_it(place: Path) -> None:
         agent = recorded(place)
         assert agent.is_alive
         done.kill()
-        assert done.stdout.read() == ""  # whoever could still write has ended
+        assert done.stdout.read() == ""  # whatever could still write has exited
     wait_until(lambda: not agent.is_alive)
 
 
@@ -118,7 +118,7 @@ def test_it_sees_and_writes_only_what_it_was_given(place: Path) -> None:
 
 
 def test_it_cannot_mount_again_what_is_read_only(place: Path) -> None:
-    """As root too. Break: leave out `--cap-drop ALL` in sandbox/rules.py."""
+    """Even as root. Break: leave out `--cap-drop ALL` in sandbox/rules.py."""
     said = tried(
         place, "mount -o remount,rw,bind /usr && echo remounted; touch /usr/llmc-was-here && echo wrote"
     )
@@ -128,7 +128,7 @@ def test_it_cannot_mount_again_what_is_read_only(place: Path) -> None:
 
 
 def test_it_cannot_change_the_kernel(place: Path) -> None:
-    """/proc/sys belongs to root, whatever capabilities it has."""
+    """/proc/sys belongs to root, regardless of capabilities."""
     assert "wrote" not in tried(place, "echo x > /proc/sys/kernel/core_pattern && echo wrote")
 
 
@@ -153,7 +153,9 @@ print("others work")
 
 
 def test_it_cannot_type_into_the_terminal(place: Path) -> None:
-    """Break: no `--seccomp` in launch.py: on its own terminal a program may type, and a shell outside reads it."""
+    """Break: no `--seccomp` in launch.py: a program may type on its own terminal,
+    and a shell outside reads it.
+    """
     out, said = held(place, ["/usr/bin/python3", "-c", TYPE_INTO_TERMINAL]).communicate(timeout=20)
     assert out.splitlines() == ["TIOCSTI 1", "TIOCLINUX 1", "others work"], said
 
@@ -173,14 +175,17 @@ with open("own", "w+") as file:
 
 
 def test_it_cannot_lease_a_file(place: Path) -> None:
-    """Who opens a leased file waits for its holder, and a lease takes no more than to read it. Break: no `fcntl` in the filter."""
+    """Opening a leased file waits for its holder, and a lease needs only read access.
+
+    Break: no `fcntl` in the filter.
+    """
     out, said = held(place, ["/usr/bin/python3", "-c", LEASE]).communicate(timeout=20)
     assert out.splitlines() == ["F_WRLCK 1", "F_RDLCK 1", "others work"], said
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests here run as an ordinary user already")
 def test_an_ordinary_user_is_contained_too() -> None:
-    """In a user namespace of its own: the same signals, exit codes and refusals."""
+    """In its own user namespace: the same signals, exit codes and refusals."""
     with tempfile.TemporaryDirectory(prefix="llmc-t-", dir="/tmp") as directory:
         place = Path(directory) / "work"
         place.mkdir()
@@ -201,6 +206,6 @@ def test_an_ordinary_user_is_contained_too() -> None:
 
 
 def test_a_code_that_looks_like_a_stop_does_not_stop_it(place: Path) -> None:
-    """Break: no `stops` in `_end_as`: the holder would stop, and whoever waits for it would wait."""
+    """Break: no `stops` in `_end_as`: the holder would stop, and its parent would wait."""
     with held(place, ["/bin/sh", "-c", f"exit {128 + signal.SIGSTOP}"]) as done:
         assert done.wait(20) == 128 + signal.SIGSTOP

@@ -1,4 +1,4 @@
-"""The proxy of a contained program, as the holder starts it: what it passes on, and odd clients and servers."""
+"""The proxy of a contained program, as the holder starts it: what it passes on; odd clients and servers."""
 
 import json
 import os
@@ -23,10 +23,10 @@ MEGABYTE = 1 << 20
 
 
 class Side:
-    """A running proxy, the side of its clients, and its files."""
+    """A running proxy, its clients' side, and its files."""
 
     def __init__(self, place: Path, target: str) -> None:
-        """`target`: a host and port that have a socket of their own."""
+        """`target`: a host and port with their own socket."""
         self.target = target
         self.wake = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.wake.bind(str(place / "wake"))
@@ -93,7 +93,7 @@ def side(shared: Side) -> Iterator[Side]:
 
 @contextmanager
 def server(handle: Callable[[socket.socket], object], *, six: bool = False) -> Iterator[int]:
-    """A server on loopback; each connection is handled in a thread of its own."""
+    """A server on loopback; each connection is handled in its own thread."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -151,7 +151,7 @@ def test_what_is_not_listed_is_refused_and_counted(side: Side) -> None:
 
 
 def test_the_daemon_is_woken_once_for_each_host(side: Side) -> None:
-    """Break: no `_tell` in `add`: what was refused is seen at the next patrol; or one for each try: an agent floods it."""
+    """Break: no `_tell` in `add`: refusals show up at the next patrol; or one per try: an agent floods it."""
     side.allow()
     side.wake.setblocking(False)
     with suppress(BlockingIOError):
@@ -165,7 +165,7 @@ def test_the_daemon_is_woken_once_for_each_host(side: Side) -> None:
 
 
 def test_a_client_that_still_sends_gets_the_answer(side: Side) -> None:
-    """Break: close at once: the connection is reset, and the answer is lost."""
+    """Break: close immediately: the connection is reset, and the answer is lost."""
     side.allow()
     client = side.ask(b"POST http://evil.example/ HTTP/1.1\r\nContent-Length: 8388608\r\n\r\n")
     for _ in range(8):
@@ -179,12 +179,12 @@ def test_the_list_can_change_while_it_runs(side: Side) -> None:
         assert b" 403 " in read_all(side.ask(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode()))
         side.allow(f"127.0.0.1:{port}")
         side.tunnel(port)
-        Path(f"{side.network.files}.hosts").write_text("{")  # what cannot be read changes nothing
+        Path(f"{side.network.files}.hosts").write_text("{")  # an unreadable one changes nothing
         side.tunnel(port)
 
 
 def test_a_half_closed_connection_still_answers(side: Side) -> None:
-    """Break: end both ways when one has ended."""
+    """Break: end both directions when one has ended."""
     with server(count) as port:
         side.allow(f"127.0.0.1:{port}")
         client = side.tunnel(port)
@@ -207,7 +207,7 @@ def test_a_big_upload_and_a_big_answer(side: Side) -> None:
 
 
 def test_an_answer_comes_as_it_is_sent(side: Side) -> None:
-    """An event of a stream is not kept until the next one."""
+    """A stream's event is not held back until the next one."""
     go_on = threading.Event()
 
     def stream(client: socket.socket) -> None:
@@ -245,7 +245,7 @@ def test_a_plain_request_with_a_body(side: Side) -> None:
 
 @pytest.mark.soak
 def test_more_connections_than_there_may_be_wait(side: Side) -> None:
-    """Break: count a connection as ended before it has."""
+    """Break: count a connection as closed too early."""
     with server(echo) as port:
         side.allow(f"127.0.0.1:{port}")
         clients = [side.tunnel(port) for _ in range(proxy.MOST_CONNECTIONS - 2)]  # two wait to be accepted
@@ -265,7 +265,7 @@ def test_more_connections_than_there_may_be_wait(side: Side) -> None:
 
 
 class Dripping:
-    """A client that sends a byte each second, by a clock of its own."""
+    """A client that sends a byte each second, by its own clock."""
 
     now_s = left_s = 0.0
 
@@ -289,7 +289,7 @@ class Dripping:
 
 
 def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: the whole time again for each part: a byte now and then would keep a place for ever."""
+    """Break: restart the time limit for each part: an occasional byte would keep a place forever."""
     client: Any = Dripping()
     monkeypatch.setattr(reaching, "time", client)
     with pytest.raises(reaching.Failed) as failed:
@@ -299,7 +299,7 @@ def test_a_slow_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refused_client_cannot_go_on_sending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: the whole time again for each part in `_answer`."""
+    """Break: restart the time limit for each part in `_answer`."""
     client: Any = Dripping()
     monkeypatch.setattr(proxy, "time", client)
     proxy._answer(client, "403 Forbidden", "no")
@@ -307,7 +307,7 @@ def test_a_refused_client_cannot_go_on_sending(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_connection_without_a_byte_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Break: no `settimeout` in `_join`: connections that are left open would take all places."""
+    """Break: no `settimeout` in `_join`: open connections would take all places."""
     monkeypatch.setattr(proxy, "IDLE_S", 0.2)
     refusals: Any = None
     with server(echo) as port, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -319,7 +319,7 @@ def test_a_connection_without_a_byte_is_closed(monkeypatch: pytest.MonkeyPatch, 
 
 
 class Silent:
-    """A side that sends nothing, by a clock of its own: each wait takes this long, and ends with what is called then."""
+    """A side that sends nothing, by its own clock: each wait takes this long, and ends with a given call."""
 
     def __init__(self, clock: Dripping, *waits: tuple[float, Callable[[], object]]) -> None:
         self.clock, self.waits, self.is_shut = clock, [*waits], False
@@ -335,7 +335,7 @@ class Silent:
 
 
 def test_a_connection_that_is_used_one_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As while a model thinks. Break: end after a wait, also if the other way is in use."""
+    """As while a model thinks. Break: end after a wait even if the other direction is in use."""
     clock = Dripping()
     monkeypatch.setattr(proxy, "time", clock)
     joint = proxy.Joint()
@@ -380,7 +380,7 @@ def test_a_server_that_is_not_there(side: Side) -> None:
 
 
 def test_a_client_that_is_gone_ends_its_connection(side: Side) -> None:
-    """Also to a server that waits for it. Break: no `shutdown` after a failure in `pump`."""
+    """Even to a server that waits for it. Break: no `shutdown` after a failure in `pump`."""
     ended = threading.Event()
 
     def wait(client: socket.socket) -> None:
@@ -396,7 +396,7 @@ def test_a_client_that_is_gone_ends_its_connection(side: Side) -> None:
 
 
 def test_a_listed_name_that_leads_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if only one of its addresses does, or a second answer would. Break: connect to the name again."""
+    """Even if only one of its addresses does, or a second answer would. Break: connect to the name again."""
     answers: list[tuple[str, ...]] = []
 
     def getaddrinfo(host: str, port: int, **_: object) -> list[object]:
@@ -417,7 +417,7 @@ def test_a_listed_name_that_leads_here_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: stop at the first address that does not answer: a host with IPv6 would need a network with IPv6."""
+    """Break: stop at the first address that does not answer: a host with IPv6 would need an IPv6 network."""
     with server(echo) as port:
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{one}", port)) for one in (2, 1)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
@@ -428,10 +428,10 @@ def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: no `settimeout` in `_dial`: it takes the kernel minutes."""
+    """Break: no `settimeout` in `_dial`: the kernel takes minutes."""
     monkeypatch.setattr(reaching, "CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as open_ones:
-        for _ in range(4):  # who comes after them waits
+        for _ in range(4):  # the next one waits
             one = open_ones.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(full.getsockname())
@@ -441,7 +441,9 @@ def test_an_address_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.M
 
 
 def test_the_proxy_that_a_user_needs_is_used() -> None:
-    """Break: connect directly: on such a network nothing would answer. Or lose what comes with the answer (early)."""
+    """Break: connect directly: on such a network nothing would answer.
+    Or lose data that comes with the answer (early).
+    """
     seen: list[bytes] = []
     answers = {
         "good": b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n",
@@ -509,7 +511,10 @@ class OneClient:
 
 
 def test_a_connection_without_a_thread_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And another one has its place. Break: no `except RuntimeError` in `serve`: the listener would be served no more."""
+    """And another one gets its place.
+
+    Break: no `except RuntimeError` in `serve`: the listener would be dead.
+    """
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -6,7 +6,7 @@ from llmc.sandbox.shown_programs import places
 
 
 def test_a_program_beside_a_hidden_place_is_shown_alone(tmp_path: Path) -> None:
-    """Break: show directories only: a client that lies directly in the home was missing inside."""
+    """Break: show only directories: a client directly in the home would be missing inside."""
     home, tools = tmp_path / "home", tmp_path / "tools"
     client, script = home / "claude", home / "script.sh"
     for file in (client, script, tools / "bin/plain"):
@@ -17,5 +17,5 @@ def test_a_program_beside_a_hidden_place_is_shown_alone(tmp_path: Path) -> None:
     shown = places(str(tools / "bin"), str(client), hidden)
     assert {str(client), str(script), str(tools / "bin")} <= set(shown)
     assert not {str(home), str(tmp_path), str(tools)} & set(shown)
-    # Where the directory holds nothing that is hidden, it is shown whole: a client may need what lies beside it.
+    # A directory with nothing hidden in it is shown whole: a client may need the files beside it.
     assert str(tools / "bin") in places("", str(tools / "bin/plain"), hidden)

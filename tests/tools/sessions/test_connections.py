@@ -1,4 +1,4 @@
-"""What the proxies of contained agents refused becomes state: told once for each host, listed until it is allowed."""
+"""What the proxies of contained agents refuse becomes state: reported once per host, listed until allowed."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_each_host_is_told_once_and_its_tries_are_counted(project: Project) -> N
 
 
 def test_one_command_allows_what_all_of_them_need(project: Project) -> None:
-    """Break: an item for each worker: the second command would take back what the first one allowed."""
+    """Break: one item per worker: the second command would revoke what the first one allowed."""
     refused(project, "adam", {"x.example": 1})
     refused(project, "eve", {"y.example": 1, "x.example": 1})
     assert "(adam, eve) could not connect to x.example:443, y.example:443" in item(project).text
@@ -78,7 +78,7 @@ def test_one_command_allows_what_all_of_them_need(project: Project) -> None:
 
 
 def test_a_list_that_was_changed_by_hand_is_kept_by_the_command(project: Project) -> None:
-    """Break: look at the configuration only when something new was refused."""
+    """Break: check the configuration only when something new was refused."""
     refused(project, "adam", {"x.example": 1})
     changed = with_hosts(project, "b.example")
     connections.settle(changed, changed.store.worker("adam"))
@@ -88,7 +88,7 @@ def test_a_list_that_was_changed_by_hand_is_kept_by_the_command(project: Project
 
 
 def test_what_is_allowed_is_not_listed_any_more(project: Project) -> None:
-    """Also while the proxy still counts what it once refused."""
+    """Even while the proxy still counts earlier refusals."""
     refused(project, "adam", {"x.example": 1, "y.example": 1})
     allowed = with_hosts(project, "a.example", "*.example")
     refused(allowed, "adam", {"x.example": 2, "y.example": 1})
@@ -97,7 +97,7 @@ def test_what_is_allowed_is_not_listed_any_more(project: Project) -> None:
 
 
 def test_what_is_ignored_is_refused_and_not_told(project: Project) -> None:
-    """Break: report every refusal, so that a host which no agent needs is on the attention list every night."""
+    """Break: report every refusal: a host that no agent needs would be on the attention list every night."""
     sandbox = Contained(hosts=("a.example",), ignored_hosts=("*.stats.example",))
     quiet = replace(project, config=replace(project.config, sandbox=sandbox))
     refused(quiet, "adam", {"one.stats.example": 1, "x.example": 1})

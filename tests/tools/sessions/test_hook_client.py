@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 SENDER = [sys.executable, "-I", "-S", hook_client.__file__]
 
-#: what it may load: the interpreter's own start, and three extension modules
+#: what it may load: the interpreter's own startup, and three extension modules
 FREE_MODULES = {
     *("_frozen_importlib_external", "_imp", "_io", "_thread", "_warnings", "_weakref", "marshal", "posix"),
     *(
@@ -94,7 +94,7 @@ def test_names_sort_by_time(inbox: Path) -> None:
 
 
 def test_an_event_name_needs_no_standard_input(inbox: Path) -> None:
-    """tmux says that a pane died, with nothing to read. Break: read_all(0) in any case."""
+    """tmux reports a dead pane, with nothing to read. Break: always call read_all(0)."""
     reader, writer = os.pipe()
     try:
         argv = [*SENDER, str(inbox), "/none", "PaneDied"]
@@ -109,7 +109,7 @@ def test_an_event_name_needs_no_standard_input(inbox: Path) -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"not json", b"\xff\xfe\0", b'{"a":', b"}}}}", b"[1]"])
 def test_garbage_is_stored_for_the_reader_to_judge(inbox: Path, garbage: bytes) -> None:
-    """Break: catch msgspec's errors only in inbox.load."""
+    """Break: catch only msgspec's errors in inbox.load."""
     send(inbox, garbage)
     (event,) = events(inbox)
     assert isinstance(event, Malformed)
@@ -186,7 +186,7 @@ def test_closed_output_is_fine(inbox: Path) -> None:
 
 
 def test_a_standard_input_that_never_ends_is_bounded(inbox: Path) -> None:
-    """Break: no alarm in main(): the agent would wait for its hook for ever."""
+    """Break: no alarm in main(): the agent would wait for its hook forever."""
     reader, writer = os.pipe()
     begun = time.monotonic()
     try:

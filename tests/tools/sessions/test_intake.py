@@ -1,4 +1,4 @@
-"""Hook events become state: in order, each exactly once, whoever applies them and wherever that is killed."""
+"""Hook events become state: in order, each exactly once, whichever process applies them and dies doing so."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ class Still:
         self.first_seq = 0
 
     def reset(self) -> None:
-        """In error no event changes the status, and each death of the agent is counted: an effect to count."""
+        """In error, no event changes the status, and each death of the agent is counted, as an effect."""
         self.inbox.mkdir(parents=True, exist_ok=True)
         for path in self.inbox.iterdir():
             path.unlink()
@@ -53,7 +53,7 @@ class Still:
         self.first_seq = self.store.read().event_seq
 
     def write(self, *names: str, instance: str = INSTANCE) -> list[str]:
-        """One file an event, as the sender names them."""
+        """One file per event, named as by the sender."""
         ids = []
         for name in names:
             event_id = f"{time.time_ns()}-{os.getpid()}.json"
@@ -66,7 +66,7 @@ class Still:
         return self.fleet.llmc("--root", str(self.fleet.root), "status", "--json", code=None, **env).code
 
     def applied(self) -> list[str]:
-        """The ids of the events in the log since the reset, in its order."""
+        """The ids of the events in the log since the reset, in order."""
         return [row["event"] for row in self.rows() if "event" in row]
 
     def rows(self) -> list[dict[str, Any]]:

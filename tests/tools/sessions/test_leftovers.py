@@ -1,4 +1,4 @@
-"""What a launch left running ends as a whole, also what is started while it is being ended."""
+"""All processes of a launch are ended, even those that start while others are being ended."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_one_that_starts_another_as_it_is_ended(project: Project) -> None:
-    """Break: look once. What the trap starts was not there when it was looked, and would live on."""
+    """Break: check once. What the trap starts did not exist at the check, and would keep running."""
     instance = os.urandom(6).hex()
     env = {"PATH": os.environ["PATH"], "LLMC_INSTANCE": instance, "CLAUDE_CODE_CHILD_SESSION": "1"}
     script = "trap 'setsid sleep 300 & exit' TERM; while :; do sleep 5; done"
@@ -40,7 +40,7 @@ def test_one_that_starts_another_as_it_is_ended(project: Project) -> None:
     assert leftovers.of(instance) == []
 
 
-#: an agent that adopts orphans, as launch.py makes it: with a helper, and commands in sessions of their own
+#: an agent that adopts orphans, as launch.py sets it up: with a helper, and commands in their own sessions
 AGENT = """
 import ctypes, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -48,7 +48,7 @@ helper = subprocess.Popen(["/bin/sleep", "301"], env={})
 subprocess.run(["/bin/sh", "-c", sys.argv[1]], start_new_session=True)
 helper.wait()
 """
-#: its parents end, so it is an orphan in its own session
+#: its parents exit, so it is an orphan in its own session
 HIDES = "(env -i /usr/bin/setsid /bin/sleep 302 &) & (env -i /bin/sleep 303 &)"
 
 
@@ -57,7 +57,9 @@ def commands(instance: str) -> list[str]:
 
 
 def test_one_that_cleared_its_environment(project: Project) -> None:
-    """Break: no `strayed` in agents/kinds.py. It writes on in the next task. What the agent runs for itself stays."""
+    """Break: no `strayed` in agents/kinds.py: it keeps writing in the next task.
+    The agent's own processes stay.
+    """
     instance = os.urandom(6).hex()
     env = {"PATH": os.environ["PATH"], "LLMC_INSTANCE": instance}
     agent = subprocess.Popen([sys.executable, "-c", AGENT, HIDES], env=env, start_new_session=True)
@@ -72,7 +74,10 @@ def test_one_that_cleared_its_environment(project: Project) -> None:
 
 
 def test_the_proxy_of_a_contained_agent_is_none() -> None:
-    """Also where bubblewrap's own processes cannot be read. Break: leave the holder among those that adopt."""
+    """Even where bubblewrap's own processes are unreadable.
+
+    Break: count the holder among those that adopt.
+    """
     instance = os.urandom(6).hex()
     script = "import subprocess; subprocess.run(['/bin/sleep', '305'], env={}, start_new_session=True)"
     env = {"PATH": os.environ["PATH"], "LLMC_INSTANCE": instance}

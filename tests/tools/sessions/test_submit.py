@@ -1,4 +1,4 @@
-"""What is recorded of a delivery once it is over."""
+"""What is recorded about a finished delivery."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_an_older_delivery_does_not_replace_the_current_one(project: Project) ->
 
 
 def test_conflicts_that_were_not_typed_are_still_to_be_sent(project: Project) -> None:
-    """Break: forget them with the refusal; the worker would never hear of its conflicts."""
+    """Break: forget them with the refusal; the worker would never be told about its conflicts."""
     with project.store.transaction() as tx:
         tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha="1" * 40))
         tx.move("w1", step(Status.REBASING, "conflicts"))

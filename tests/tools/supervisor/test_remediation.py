@@ -1,4 +1,4 @@
-"""The supervisor's own session: where it works, that it fixes its own record, and that nobody else ends it."""
+"""The supervisor's own session: where it works, that it repairs its record, and that nothing else ends it."""
 
 import os
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def of_source(project: Project, source: str) -> Project:
 
 @pytest.mark.req("0-103")
 def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path) -> None:
-    """Break that fails it: always the source itself; a bare one has no files, a URL no directory."""
+    """Break: always use the source itself; a bare one has no files, a URL no directory."""
     source = Path(project.source)
     assert remediation.main_directory(project) == (source, "")
     (source / ".git/HEAD").write_text("broken")
@@ -66,7 +66,7 @@ def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path
 
 
 def test_a_record_that_cannot_be_read_is_kept_aside_and_made_again(project: Project) -> None:
-    """Break that fails it: let the error of its store through; no remediation could ever run again."""
+    """Break: let its store's error through; no remediation could ever run again."""
     own = project.root.path / ".llmc/overseer"
     own.mkdir()
     (own / "session.json").write_text("{ torn")
@@ -89,7 +89,7 @@ def sessions_of(project: Project) -> dict[str, bool]:
 
 
 def test_nobody_else_ends_its_session(project: Project) -> None:
-    """Break that fails it: kill_server in close_server, or no is_overseer in end_stray and end_every_session."""
+    """Break: kill_server in close_server, or no is_overseer in end_stray and end_every_session."""
     for name in (OVERSEER, "adam"):
         launch(project, name)
     mine = project.session(OVERSEER)

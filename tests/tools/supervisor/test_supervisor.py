@@ -1,4 +1,4 @@
-"""What the supervisor sees of a real log, a real process and a real task list."""
+"""What the supervisor reads from a real log, a real process and a real task list."""
 
 import ast
 import json
@@ -44,7 +44,7 @@ def append(path: Path, data: bytes) -> None:
 
 @pytest.mark.req("0-113", "0-114")
 def test_a_log_that_is_rotated_and_truncated(tmp_path: Path) -> None:
-    """Break: open the log at its beginning, forget the end of the old file, or keep the offset in a shorter one."""
+    """Break: open the log at its start, forget the end of the old file, or keep the offset in a new one."""
     path = tmp_path / "daemon.jsonl"
     append(path, ERROR % 0)
     tail = LogTail(path)
@@ -52,7 +52,7 @@ def test_a_log_that_is_rotated_and_truncated(tmp_path: Path) -> None:
     def new() -> list[str]:
         return [record.message for record in tail.read()]
 
-    assert new() == [], "what was there before does not count"
+    assert new() == [], "earlier lines do not count"
     append(path, ERROR % 1 + b'{"level": "INFO"}\n' + (ERROR % 2)[:20])
     assert new() == ["1"]
     append(path, (ERROR % 2)[20:])
@@ -76,7 +76,7 @@ def test_a_log_that_is_rotated_and_truncated(tmp_path: Path) -> None:
 
 @pytest.mark.req("0-114")
 def test_a_log_that_is_rotated_twice_between_two_looks(tmp_path: Path) -> None:
-    """Break: go from the file that was read to the newest one; what was rotated away in between is never seen."""
+    """Break: go from the file that was read to the latest one; a file rotated in between is never read."""
     path = tmp_path / "daemon.jsonl"
     append(path, ERROR % 0)
     rotate(path, Limit(1, keep=5))
@@ -93,7 +93,7 @@ def test_a_log_that_is_rotated_twice_between_two_looks(tmp_path: Path) -> None:
 @pytest.mark.req("0-114")
 @given(st.lists(st.sampled_from(["INFO", "WARNING", "ERROR"]), max_size=8), st.data())
 def test_lines_in_any_pieces(levels: list[str], data: st.DataObject) -> None:
-    """Break: drop the beginning of a line whose end is not written yet."""
+    """Break: drop the start of a line whose end is not written yet."""
     rows = [{"level": level, "message": str(index)} for index, level in enumerate(levels)]
     whole = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def test_lines_in_any_pieces(levels: list[str], data: st.DataObject) -> None:
 
 
 def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Break: raise where the daemon has not made its log yet, or skip its first lines."""
+    """Break: raise while the daemon has not created its log, or skip its first lines."""
     tail = LogTail(tmp_path / "daemon.jsonl")
     assert tail.read() == []
     append(tmp_path / "daemon.jsonl", ERROR % 1)
@@ -154,7 +154,7 @@ def running(process: "subprocess.Popen[bytes]") -> Running:
 
 @pytest.mark.req("0-121", "0-122")
 def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
-    """Break: ask kill(pid, 0) in is_alive, leave SIGKILL out, or do not wait for the child."""
+    """Break: use kill(pid, 0) in is_alive, leave SIGKILL out, or do not wait for the child."""
     project = open_project(str(scripted.set_up().root))
     dead = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     zombie = running(dead)
@@ -184,7 +184,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
     assert not is_alive(stubborn.pid)
     assert (stubborn.returncode, found.exit_code()) == (-signal.SIGKILL, -signal.SIGKILL)
     stubborn.stdout.close()
-    # The same pid with another start is another process: it is left alone.
+    # The same pid with another start time is another process: it is left alone.
     other = subprocess.Popen(["sleep", "99"])
     reused = Running(Identity(other.pid, 1.0, "i-1"), Process(other.pid, "12345"), None, 0.0)
     assert not reused.is_alive()
@@ -196,7 +196,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-104", "0-105")
 def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: take any new registration, or that of a former run."""
+    """Break: accept any new registration, or that of an earlier run."""
     project = open_project(str(scripted.set_up().root))
     folder = scripted.dir / "bin"
     folder.mkdir()
@@ -213,7 +213,7 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
     gone = start("echo it is broken; exit 7", 30)
     assert isinstance(gone, Failure)
     assert gone.text == "`llmc up --auto` exited with code 7: it is broken"
-    # A registration that is new, but of a process that we did not start.
+    # A new registration, but by a process that we did not start.
     foreign = json.dumps({**row, "instance_id": "new"})
     other = start(f"echo $$ >> {pids}; echo '{foreign}' > {project.root.daemon}; exec sleep 99", 1.0)
     assert isinstance(other, Failure)
@@ -229,7 +229,7 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
 
 @pytest.mark.req("0-115", "0-243")
 def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
-    """Break: take an empty list for work, or a worker that a person has for free."""
+    """Break: treat an empty list as work, or a worker that the user has as free."""
     fleet = set_up(scripted)
     fleet.llmc("add", "adam")
     project = open_project(str(fleet.root))
@@ -247,7 +247,7 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     assert has_work()
     with project.store.transaction() as tx:
         tx.update("auto-1", held=True)
-    assert not has_work(), "a person has the only worker"
+    assert not has_work(), "the user has the only worker"
     with project.store.transaction() as tx:
         tx.update("auto-1", held=False)
     assert has_work()
@@ -258,7 +258,7 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-111", "0-115")
 def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A laptop slept. Break: judge the ages of before, or take each late look of a busy machine for a jump."""
+    """A laptop slept. Break: judge by old ages, or treat each late check on a busy machine as a jump."""
     project = open_project(str(set_up(scripted).root))
     clocks = {"monotonic": 1000.0, "now_unix": 5000.0}
     for name in clocks:
@@ -279,7 +279,7 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
     assert watch.look().beat_age_s == 0.0, "one full limit from now on"
     assert pass_by(2.0, 2.0) == ""
     assert watch.look().beat_age_s == 2.0
-    assert pass_by(600.0, 600.0) != "", "the look itself came too late"
+    assert pass_by(600.0, 600.0) != "", "the check itself came too late"
     assert watch.look().beat_age_s == 0.0
     replaced_while_it_is_looked_at(watch, daemon, settings, scripted.root / ".llmc/daemon.json", monkeypatch)
     tail.close()
@@ -288,7 +288,7 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
 def replaced_while_it_is_looked_at(
     watch: Watch, daemon: Running, settings: Overseer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another daemon is what is found, not a death. Break: read the registration before the process is looked at."""
+    """Another daemon is reported, not a death. Break: read the registration before checking the process."""
 
     def is_alive(_: Running) -> bool:
         other = {"pid": 1, "start_time_unix": 2.0, "instance_id": "i-2", "ready": True}
@@ -305,7 +305,7 @@ def replaced_while_it_is_looked_at(
 
 
 def test_what_counts_as_progress(tmp_path: Path) -> None:
-    """Break: count rows of the user, forget the end of a park, or let quiet time go on while the fleet is parked."""
+    """Break: count the user's rows, forget the end of a park, or count quiet time during a park."""
     transcript = tmp_path / "t.jsonl"
     transcript.touch()
     record = WorkerRecord(
@@ -324,13 +324,13 @@ def test_what_counts_as_progress(tmp_path: Path) -> None:
 
     progress = Progress(Since(0.0))
     old = {"last_task_completion_unix": 5.0, "last_task_assignment_unix": 4.0}
-    assert progress.quiet_s(state(**old), 10.0) == 0.0, "what a former run did begins nothing"
+    assert progress.quiet_s(state(**old), 10.0) == 0.0, "an earlier run does not count"
     assert progress.quiet_s(state(**old), 40.0) == 30.0
     append(transcript, b'{"type": "user", "message": {"content": "[llmc task-1] assistant, go on"}}\n')
     append(
         transcript, b'{"type": "assistant", "message": {"model": "<synthetic>", "content": "API Error"}}\n'
     )
-    assert progress.quiet_s(state(**old), 50.0) == 40.0, "our own prompt is no work"
+    assert progress.quiet_s(state(**old), 50.0) == 40.0, "our own prompt is not work"
     append(transcript, b'{"type": "assistant", "message": {"model": "opus"}}\n')
     assert progress.quiet_s(state(**old), 60.0) == 0.0
     assert progress.quiet_s(state(**old), 70.0) == 10.0
@@ -345,7 +345,7 @@ def test_what_counts_as_progress(tmp_path: Path) -> None:
 
 @pytest.mark.req("0-102", "0-244")
 def test_its_settings() -> None:
-    """Break: any other default."""
+    """Break: change any default."""
     found = Config(repo=Repo(source="/s")).overseer
     assert (found.heartbeat_timeout_secs, found.stall_timeout_secs, found.restart_cooldown_secs) == (
         30,
@@ -359,7 +359,7 @@ def test_its_settings() -> None:
 
 @pytest.mark.req("0-241")
 def test_an_old_state_still_loads() -> None:
-    """Break: a new field without a default."""
+    """Break: add a field without a default."""
     old = msgspec.json.decode(b'{"version": 1, "workers": {}, "auto": {"tasks_completed": 3}}', type=State)
     assert (old.auto.tasks_completed, old.auto.last_task_completion_unix, old.overseer_active) == (
         3,
@@ -369,7 +369,7 @@ def test_an_old_state_still_loads() -> None:
 
 
 def test_what_a_killed_supervisor_left(scripted: Fleet) -> None:
-    """Break: forget its remediations, or take over the daemon of one that ended in order."""
+    """Break: forget its remediations, or take over the daemon of a supervisor that exited cleanly."""
     root = open_project(str(scripted.set_up().root)).root
     assert supervisor_record.former(root) == supervisor_record.Former()
     body = {
@@ -387,7 +387,7 @@ def test_what_a_killed_supervisor_left(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-107")
 def test_the_daemon_does_not_know_its_supervisor() -> None:
-    """Break: ask in daemon/ whether a supervisor is active, or import anything of it."""
+    """Break: check in daemon/ whether a supervisor is active, or import anything from it."""
     words = ("overseer_active", "OVERSEER_FILE", "overseer_file", "llmc.supervisor")
     for path in (Path(llmc.__file__).parent / "daemon").glob("*.py"):
         code = [
@@ -416,7 +416,9 @@ _VAGUE = {
 
 @pytest.mark.req("0-246")
 def test_files_are_small_and_say_what_they_are_about() -> None:
-    """Break: add a `utils` to the supervisor, or a file with 401 lines; or a file `auto...` beside the rooms."""
+    """Break: add a `utils` to the supervisor, or a file with 401 lines;
+    or a file `auto...` beside the folders.
+    """
     source = Path(llmc.__file__).parent
     rooms = ("auto/**/*.py", "supervisor/**/*.py", "daemon/*auto*.py")
     found = [path for room in rooms for path in source.glob(room) if path.stem != "__init__"]

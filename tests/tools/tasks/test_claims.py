@@ -1,4 +1,4 @@
-"""Claims on real task files: what a crash between the ledger and the file leaves is put right."""
+"""Claims on real task files: what a crash leaves between the ledger and the file is fixed."""
 
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     )
     assert (two.owner, two.claim) == ("auto-2", second.id)
     assert three.owner == "a person"
-    assert tasks.claim(files.key("1"), "auto-1", "One") is None, "it waits for a person"
+    assert tasks.claim(files.key("1"), "auto-1", "One") is None, "it waits for the user"
 
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: Path) -> None:
-    """Another list was configured meanwhile. Break: change the task of that number in the list at hand."""
+    """Another list was configured since. Break: change the task of that number in the current list."""
     old, new = TaskFiles(tmp_path / "old"), TaskFiles(tmp_path / "new")
     ledger = TaskLedger(tmp_path / "tasks.jsonl")
     tasks = ClaudeTasks(old, ledger)
@@ -66,7 +66,7 @@ def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: P
     for number, claim in (
         ("1", first),
         ("2", second),
-    ):  # a client of that list has lost the claim of its own worker
+    ):  # a client of that list has lost its own worker's claim
         had = partial(replace, status=TaskStatus.IN_PROGRESS, owner=claim.worker)
         new.change(number, had)
     configured_since = ClaudeTasks(new, ledger)

@@ -27,7 +27,7 @@ def write(
 
 
 def test_a_list_of_files_goes_into_the_database_once(open_shared: OpenShared, tmp_path: Path) -> None:
-    """Break: forget from which file a task came, and add it again."""
+    """Break: forget which file a task came from, and add it again."""
     source, files = open_shared(), tmp_path / "mine"
     source.add(new_task(Draft("Already there"), TaskId), "person")
     write(files, 1, status="completed")
@@ -93,7 +93,7 @@ def test_files_are_taken_in_as_they_appear(tmp_path: Path) -> None:
 
 
 def test_an_exported_list_is_the_same_one(open_shared: OpenShared, tmp_path: Path) -> None:
-    """Break: leave out the dependencies, or a claim in."""
+    """Break: leave out the dependencies, or include a claim."""
     source = open_shared()
     one = source.add(new_task(Draft("One", "text", label="db", verify="make"), TaskId), "person")
     source.add(new_task(Draft("Two", after=(one.id,)), TaskId), "person")

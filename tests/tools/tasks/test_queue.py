@@ -29,7 +29,7 @@ from tests.support.repos import Mold, Repo, make_project, project_at
 def queue(tmp_path: Path) -> TaskQueue:
     (tmp_path / "list").mkdir()
     source = ClaudeTasks(TaskFiles(tmp_path / "list"), TaskLedger(tmp_path / "tasks.jsonl"))
-    source._is_watched = True  # what changes is told here, by `note_changed`
+    source._is_watched = True  # changes are reported here, by `note_changed`
     return TaskQueue(source)
 
 
@@ -47,19 +47,19 @@ def taken(queue: TaskQueue, worker: str = "auto-1", labels: tuple[str, ...] = ()
 
 @pytest.mark.req("4-043", "4-044")
 def test_somebody_else_was_faster(queue: TaskQueue) -> None:
-    """Break: give up at the first claim that is lost, or keep it in the ledger."""
+    """Break: give up at the first lost claim, or keep it in the ledger."""
     put(queue, 1)
     put(queue, 2)
     assert queue.count_ready() == 2
     put(queue, 1, status="in_progress", owner="auto-1", metadata={"llmc": {"claim": "of another root"}})
-    queue.source._changed = set()  # nobody told us
+    queue.source._changed = set()  # without a notification
     found = taken(queue)
     assert found is not None
     assert found[0] == "2"
     assert queue.source.books().claims == {"auto-1": found[1]}
     assert queue.source.files.get("1").claim == "of another root"
     assert taken(queue, "auto-2") is None
-    # Who was too slow has nothing, in the ledger too.
+    # The loser has nothing, not in the ledger either.
     put(queue, 3)
     queue.source.note_changed(None)
     assert queue.count_ready() == 1
@@ -71,7 +71,7 @@ def test_somebody_else_was_faster(queue: TaskQueue) -> None:
 
 @pytest.mark.req("4-044")
 def test_the_next_worker_asks_before_the_watch_has_told(queue: TaskQueue, tmp_path: Path) -> None:
-    """Break: leave what was claimed here to the watch; the second worker then claims it in vain, in the ledger too."""
+    """Break: leave our own claims to the watch; the second worker then claims in vain, in the ledger, too."""
     put(queue, 1)
     assert queue.count_ready() == 1
     queue.source.note_changed([])
@@ -101,7 +101,7 @@ def test_threads_that_ask_at_once_get_different_tasks(queue: TaskQueue) -> None:
 
 
 def test_what_an_agent_calls_completed_is_put_back(queue: TaskQueue) -> None:
-    """Break: believe the file; the task that waits for it would begin before it has landed."""
+    """Break: trust the file; a dependent task would start before it has landed."""
     put(queue, 1)
     put(queue, 2, blockedBy=["1"])
     found = taken(queue)
@@ -122,7 +122,7 @@ def test_what_an_agent_calls_completed_is_put_back(queue: TaskQueue) -> None:
 
 
 def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
-    """The client removes the files of a list that is done. Break: look for dependencies in the files only."""
+    """The client removes the files of a finished list. Break: look for dependencies only in the files."""
     put(queue, 1)
     found = taken(queue)
     assert found is not None
@@ -133,7 +133,7 @@ def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
     after = taken(queue)
     assert after is not None
     assert after[0] == "2"
-    # A completed task that somebody put back by hand is not begun again, nor is their file changed.
+    # A completed task that the user reopened by hand is not started again, and its file is not changed.
     put(queue, 1)
     queue.source.note_changed(None)
     assert taken(queue, "auto-2") is None
@@ -143,7 +143,7 @@ def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
 
 @pytest.mark.req("4-065")
 def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
-    """A crash came between the ledger and the file. Break: look at completed tasks only."""
+    """A crash came between the ledger and the file. Break: check only completed tasks."""
     put(queue, 1)
     found = taken(queue)
     assert found is not None
@@ -156,7 +156,7 @@ def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
     queue.source.note_changed(None)
     again = taken(queue)
     assert again is not None
-    assert queue.source.settle() == [], "a claim that is held stays"
+    assert queue.source.settle() == [], "an active claim stays"
     before = (queue.source.files.directory / "1.json").read_bytes()
     queue.source.finish(again[1], "c0ffee")
     (queue.source.files.directory / "1.json").write_bytes(before)
@@ -165,7 +165,7 @@ def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
 
 
 def test_a_task_that_failed_too_often_says_so_in_its_file(queue: TaskQueue) -> None:
-    """Another root on the same list has another ledger. Break: write the hold into ours alone."""
+    """Another root on the same list has another ledger. Break: record the hold only in ours."""
     put(queue, 1)
     for _ in range(MAX_ATTEMPTS):
         queue.source.note_changed(None)
@@ -177,7 +177,7 @@ def test_a_task_that_failed_too_often_says_so_in_its_file(queue: TaskQueue) -> N
 
 @pytest.mark.req("4-041", "4-091")
 def test_a_file_that_is_being_written_is_looked_at_again(queue: TaskQueue) -> None:
-    """Break: look at a changed file once only; a broken one would never be noticed."""
+    """Break: check a changed file only once; a broken one would never be noticed."""
     put(queue, 1)
     assert queue.count_ready() == 1
     path = queue.source.files.directory / "2.json"
@@ -186,7 +186,7 @@ def test_a_file_that_is_being_written_is_looked_at_again(queue: TaskQueue) -> No
     assert queue.count_ready() == 1
     assert queue.unsettled
     os.utime(path, (1, 1))
-    assert queue.count_ready() == 1, "the others go on"
+    assert queue.count_ready() == 1, "the others continue"
     assert [bad.file for bad in queue.source.files.unreadable] == ["2.json"]
     put(queue, 2)
     queue.source.note_changed(["2.json"])
@@ -198,7 +198,7 @@ def test_a_file_that_is_being_written_is_looked_at_again(queue: TaskQueue) -> No
 def test_a_claim_is_written_beside_the_file_synced_and_renamed(
     queue: TaskQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: write into the file itself, or rename before it is on the disk."""
+    """Break: write into the file itself, or rename before it is on disk."""
     put(queue, 1)
     done: list[str] = []
     sync, rename = os.fsync, os.replace
@@ -243,7 +243,10 @@ def project(mold: Mold) -> Project:
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095")
 def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Project) -> None:
-    """An agent may link tasks as it likes. Break: raise in `_look` although it is not the start; or hold what is new at the start."""
+    """An agent may link tasks as it likes.
+
+    Break: raise in `_look` although it is not the start; or hold new cycles at the start.
+    """
 
     def held() -> dict[str, str]:
         found = project.store.read().attention
@@ -252,7 +255,7 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
     queue = open_queue(project)
 
     def add(number: int, **fields: Any) -> None:
-        os.utime(put(queue, number, **fields), (1, number))  # of a while ago: nobody is writing it
+        os.utime(put(queue, number, **fields), (1, number))  # written a while ago, so it is complete
 
     add(1)
     queue.check()
@@ -271,7 +274,7 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
         "4": f"{cycle}4",
         "5": "task 5 depends on task 99, which does not exist",
     }
-    # They are held over a restart; what is new then stops it, and names them all.
+    # They stay held after a restart; a new one at that point stops it, and the error names them all.
     open_queue(project).check()
     add(7, blockedBy=["8"])
     add(8, blockedBy=["7"])
@@ -279,7 +282,7 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
         open_queue(project).check()
     (queue.source.files.directory / "7.json").unlink()
     (queue.source.files.directory / "8.json").unlink()
-    # A person puts it right, with no daemon there: whoever looks next sees that.
+    # The user fixes it while no daemon is running: the next check sees that.
     add(3)
     add(4)
     digest.tell_lists(project)
@@ -294,13 +297,11 @@ def test_a_look_that_failed_loses_no_task(queue: TaskQueue, monkeypatch: pytest.
     assert taken(queue) is not None
     put(queue, 2)
     body = json.loads(path.read_text())
-    path.write_text(json.dumps({**body, "status": "completed"}))  # as agents do; llmc puts it back
+    path.write_text(json.dumps({**body, "status": "completed"}))  # as agents do; llmc resets it
     queue.source.note_changed({"1.json", "2.json"})
     with monkeypatch.context() as patch:
         patch.setattr(task_files, "LOCK_WAIT_S", 0.01)
-        patch.setattr(
-            task_files, "try_lock", lambda fd: False
-        )  # another llmc process is stopped in the middle
+        patch.setattr(task_files, "try_lock", lambda fd: False)  # another llmc process is stopped halfway
         for _ in range(2):
             with pytest.raises(LockTimeout):
                 queue.count_ready()
@@ -312,7 +313,7 @@ def test_a_look_that_failed_loses_no_task(queue: TaskQueue, monkeypatch: pytest.
 
 
 def test_a_shortage_says_nothing_about_a_file(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: remember the file as unreadable; no one changes it again."""
+    """Break: remember the file as unreadable; it will not change again."""
     os.utime(put(queue, 1), (1, 1))
     queue.source.note_changed(None)
     with monkeypatch.context() as patch:
@@ -326,7 +327,7 @@ def test_a_shortage_says_nothing_about_a_file(queue: TaskQueue, monkeypatch: pyt
 def test_a_lock_that_cannot_be_made_is_an_error_of_ours(
     queue: TaskQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: let the system's error through; the end of the daemon stopped there, and its agents ran on."""
+    """Break: let the system error through; the daemon stopped there, and its agents kept running."""
     put(queue, 1)
     queue.source.note_changed(None)
     found = taken(queue)

@@ -1,4 +1,4 @@
-"""What every source of tasks has to keep, whatever it is made of: Claude Code's files, PostgreSQL, and memory."""
+"""What every task source must do, whatever it is made of: Claude Code's files, PostgreSQL, or memory."""
 
 import os
 import select
@@ -56,13 +56,13 @@ def test_what_is_added_is_listed_in_order_and_known(source: TaskSource) -> None:
     assert [source.one(key).subject for key in keys[:2]] == ["Do 1", "Do 2"]
     assert source.books().created == set(keys)
     assert set(source.changes().tasks) == {key.id for key in keys}
-    assert source.changes().tasks == {}, "told once"
+    assert source.changes().tasks == {}, "reported once"
     source.edit(keys[0], lambda task: replace(task, subject="Do it"))
     assert source.listing("elsewhere").tasks == {}
 
 
 def test_a_claim_is_whole_or_nothing(source: TaskSource) -> None:
-    """Break: write the claim into the books, and not into the task; or keep it there when the task was not to be had."""
+    """Break: write the claim to the books but not to the task; or keep it there when the task is gone."""
     one, two = add(source, "One"), add(source, "Two")
     claim = source.claim(one, "auto-1", "One")
     assert claim is not None
@@ -72,14 +72,14 @@ def test_a_claim_is_whole_or_nothing(source: TaskSource) -> None:
     assert source.renew(claim.id)
     assert source.claim(one, "auto-2", "One") is None
     source.edit(two, lambda task: replace(task, status=TaskStatus.IN_PROGRESS, owner="a person"))
-    assert source.claim(two, "auto-2", "Two") is None, "a person is at it"
+    assert source.claim(two, "auto-2", "Two") is None, "the user has it"
     assert source.claim(source.key("99"), "auto-2", "None") is None, "it is gone"
     assert source.books().claims == {"auto-1": claim}
     assert source.one(two).owner == "a person"
 
 
 def test_two_holders_race(opened: Callable[[], TaskSource]) -> None:
-    """Break: look whether a task is free before it is locked."""
+    """Break: check whether a task is free before locking it."""
     first, second = opened(), opened()
     keys = [add(first, f"Do {number}") for number in range(30)]
     start, won = threading.Barrier(2), dict[str, list[TaskKey]]()
@@ -121,23 +121,23 @@ def test_a_claim_ends_once_and_only_for_its_holder(source: TaskSource) -> None:
     assert source.one(one).status is TaskStatus.COMPLETED
     assert source.books().landed_as("c0ffee") == one
     assert not source.renew(again.id)
-    assert source.settle() == [], "nothing was cut short"
+    assert source.settle() == [], "nothing was interrupted"
 
 
 def test_the_end_of_a_task_that_is_gone_is_known(source: TaskSource) -> None:
     one = add(source, "One")
     claim = source.claim(one, "auto-1", "One")
     assert claim is not None
-    assert not source.remove(one, lambda task: not task.owner), "somebody has it"
+    assert not source.remove(one, lambda task: not task.owner), "a worker has it"
     assert source.remove(one, lambda task: True)
     source.finish(claim, "c0ffee")
     assert source.books().is_completed(one)
-    assert add(source, "Another") != one, "its number is not given again"
-    assert source.remove(one, lambda task: False), "what is not there is gone"
+    assert add(source, "Another") != one, "its number is not reused"
+    assert source.remove(one, lambda task: False), "a missing task is gone"
 
 
 def test_what_fails_too_often_waits_for_a_person(source: TaskSource) -> None:
-    """Break: keep it back in the books alone; another root on the list has others."""
+    """Break: hold it only in the books; another root on the list has its own."""
     one = add(source, "One")
     for _ in range(MAX_ATTEMPTS):
         claim = source.claim(one, "auto-1", "One")
@@ -151,7 +151,7 @@ def test_what_fails_too_often_waits_for_a_person(source: TaskSource) -> None:
 
 
 def test_an_edit_between_a_look_and_a_change_is_seen(source: TaskSource) -> None:
-    """Break: hand `edit` what was listed before; what somebody wrote meanwhile is lost."""
+    """Break: give `edit` what was listed before; a change in between would be lost."""
     one = add(source, "One")
     seen = source.one(one)
     source.edit(
@@ -161,13 +161,13 @@ def test_an_edit_between_a_look_and_a_change_is_seen(source: TaskSource) -> None
     assert claim is not None
     assert (source.one(one).description, source.one(one).metadata["x"]) == ("by a person", 1)
     assert source.edit(one, partial(claims.set_by_user, seen=seen)).owner == "auto-1", (
-        "it is not as it was seen"
+        "it has changed since it was seen"
     )
     assert source.edit(one, lambda _: None).owner == "auto-1"
 
 
 def test_dependencies_hold_until_what_they_wait_for_has_landed(source: TaskSource) -> None:
-    """Break: give out what waits; or believe an agent that calls its own task completed."""
+    """Break: give out a waiting task; or trust an agent that marks its own task as completed."""
     one = add(source, "One")
     two = add(source, "Two", after=(one.id,))
     queue = TaskQueue(source)
@@ -176,7 +176,7 @@ def test_dependencies_hold_until_what_they_wait_for_has_landed(source: TaskSourc
     assert (first[0].id, queue.take_next("auto-2", ())) == (one.id, None)
     source.edit(one, lambda task: replace(task, status=TaskStatus.COMPLETED, owner=""))
     assert queue.take_next("auto-2", ()) is None
-    assert source.one(one).owner == "auto-1", "it is put back"
+    assert source.one(one).owner == "auto-1", "it is reset"
     source.finish(first[1], "c0ffee")
     second = queue.take_next("auto-2", ())
     assert second is not None
@@ -188,7 +188,7 @@ def test_dependencies_hold_until_what_they_wait_for_has_landed(source: TaskSourc
     "task_id", ["404", "../../x", "/etc/passwd", "..", ".", "", "a/b", "a\0b", "x" * 300]
 )
 def test_an_id_that_is_no_task(source: TaskSource, tmp_path: Path, task_id: str) -> None:
-    """Break: make a path of an id before it is checked."""
+    """Break: build a path from an id before it is checked."""
     add(source, "One")
     before = sorted(os.walk(tmp_path))
     key = source.key(task_id)
@@ -202,22 +202,22 @@ def test_an_id_that_is_no_task(source: TaskSource, tmp_path: Path, task_id: str)
 
 
 def test_another_list_has_its_own_tasks(source: TaskSource) -> None:
-    """Break: go by the id alone."""
+    """Break: identify by id alone."""
     one = add(source, "One")
     with pytest.raises(LlmcError):
         source.one(TaskKey("another", one.id))
     assert source.claim(TaskKey("another", one.id), "auto-1", "One") is None
     assert source.one(one).status is TaskStatus.PENDING
-    assert source.one(TaskKey("", one.id)) == source.one(one), "of a record of an older llmc"
+    assert source.one(TaskKey("", one.id)) == source.one(one), "from a record of an older llmc"
 
 
 def test_a_watch_tells_of_what_others_write(opened: Callable[[], TaskSource]) -> None:
-    """Break: wake nobody; or read a watch without taking in what it told."""
+    """Break: send no wake-up; or read a watch without applying what it reported."""
     source, other = opened(), opened()
     source.prepare()
     add(other, "Zero")
     watch = source.watch()
-    assert set(source.changes().tasks) == {"1"}, "what was there before it began"
+    assert set(source.changes().tasks) == {"1"}, "what existed before it started"
     key = add(other, "One")
     assert select.select([watch], [], [], 20)[0]
     assert watch.heard()
@@ -225,4 +225,4 @@ def test_a_watch_tells_of_what_others_write(opened: Callable[[], TaskSource]) ->
     assert isinstance(found[key.id], Task)
     watch.close()
     add(other, "Two")
-    assert "3" in source.changes().tasks, "without a watch everything is looked at"
+    assert "3" in source.changes().tasks, "without a watch everything is checked"

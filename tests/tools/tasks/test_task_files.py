@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> TaskFiles:
 
 
 def put(files: TaskFiles, task_id: str, text: str | None = None, *, age_s: float = 60, **fields: Any) -> Path:
-    """A file as somebody else wrote it, a while ago."""
+    """A file written by another program, a while ago."""
     files.directory.mkdir(exist_ok=True)
     path = files.directory / f"{task_id}.json"
     path.write_text(json.dumps({**NEW, "id": task_id, **fields}) if text is None else text)
@@ -51,7 +51,7 @@ def test_the_directory_of_a_list() -> None:
 
 
 def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: TaskFiles) -> None:
-    """Break: look at the files only; a number is given twice after the client wiped the list."""
+    """Break: check only the files; a number is reused after the client wiped the list."""
     assert files.listing().tasks == {}
     assert files.create(ADDED).id == "1"
     put(files, "12")
@@ -103,7 +103,7 @@ def test_two_llmc_exclude_each_other_without_the_clients_lock(
 
 @pytest.mark.req("4-008")
 def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
-    """Break: write the fields of Task only."""
+    """Break: write only the fields of Task."""
     path = put(
         files, "3", activeForm="Doing", future={"a": [1]}, metadata={"other": 1, "llmc": {"verify": "x"}}
     )
@@ -177,7 +177,7 @@ def test_only_what_changed_is_read_again(files: TaskFiles) -> None:
 
 @pytest.mark.req("4-020", "4-041")
 def test_changes_are_told_once_whoever_looked(files: TaskFiles) -> None:
-    """Break: tell only what `changes` itself found; a listing in between would hide it."""
+    """Break: report only what `changes` itself found; a listing in between would hide it."""
     put(files, "1")
     put(files, "2")
     assert set(files.changes().tasks) == {"1", "2"}
@@ -192,7 +192,7 @@ def test_changes_are_told_once_whoever_looked(files: TaskFiles) -> None:
 
 
 def test_a_file_that_is_no_task_is_said_once_it_has_settled(files: TaskFiles) -> None:
-    """Break: call a file that is being written unreadable."""
+    """Break: report a file that is being written as unreadable."""
     put(files, "1")
     put(files, "2", '{"id": "2", "sub', age_s=0)
     (files.directory / ".hidden.json").write_text("{")
@@ -217,7 +217,7 @@ ROUNDS = 250
 
 
 def claim_all(directory: Path, name: str, meet: "Barrier", won: "Queue[tuple[str, list[str]]]") -> None:
-    """Claim one task after another, each at the same moment as the other process; the ids won."""
+    """Claim one task after another, each at the same moment as the other process; returns the ids won."""
     files = TaskFiles(directory)
     mine = []
     for number in range(1, ROUNDS + 1):
@@ -233,7 +233,7 @@ def claim_all(directory: Path, name: str, meet: "Barrier", won: "Queue[tuple[str
 
 @pytest.mark.req("4-042", "4-044")
 def test_two_processes_never_both_win(files: TaskFiles) -> None:
-    """Break: leave `_ours` out and take the client's locks as stale at once."""
+    """Break: leave `_ours` out and treat the client's locks as stale immediately."""
     for number in range(1, ROUNDS + 1):
         put(files, str(number))
     spawn = multiprocessing.get_context("spawn")
@@ -254,7 +254,7 @@ def test_two_processes_never_both_win(files: TaskFiles) -> None:
     "task_id", ["../../x", "/etc/x", "..", ".", "", "a/b", "a\0b", "\x1b[2J", "x" * 300, "\udcff", ".lock"]
 )
 def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path, task_id: str) -> None:
-    """Break: make a path of an id before it is checked: a lock outside the list would be taken for one left behind."""
+    """Break: build a path from an id before it is checked: a lock elsewhere would look stale."""
     files = TaskFiles(tmp_path / "lists/list")
     files.directory.parent.mkdir()
     put(files, "1")
@@ -263,13 +263,13 @@ def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path,
     for act in (files.get, lambda i: files.change(i, done), file_name):
         with pytest.raises(NotFound, match="no task"):
             act(task_id)
-    assert files.remove(task_id, lambda task: True), "what is not there is gone"
+    assert files.remove(task_id, lambda task: True), "a missing task is gone"
     assert sorted(os.listdir(tmp_path)) == ["lists", "x.json.lock"]
     assert set(os.listdir(files.directory)) <= {"1.json", ".llmc.lock"}
 
 
 def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFiles) -> None:
-    """Break: read with json.loads alone, open what blocks, or leave out what has an odd name."""
+    """Break: read with json.loads alone, open what blocks, or leave out files with odd names."""
     put(files, "1")
     os.mkfifo(files.directory / "2.json")
     (files.directory / "3.json").mkdir()
@@ -300,13 +300,16 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "'\\x1b[2J.json'": "the file name is not a valid task ID",
     }
     assert {bad.file for bad in files.unreadable} == {bad.file for bad in found.unreadable}, (
-        "known after any look"
+        "known after any check"
     )
-    assert files.create(ADDED).id == "42", "no number that a name of a file could not follow"
+    assert files.create(ADDED).id == "42", "no number without room for the next"
 
 
 def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
-    """A cut emoji is valid JSON. Break: hand it on as it is: nothing could write the file, the ledger or the state."""
+    """A cut emoji is valid JSON.
+
+    Break: pass it on as it is: the file, ledger and state could not be written.
+    """
     put(files, "1", json.dumps({**NEW, "id": "1", "subject": "Cut \ud83d"}))
     assert files.get("1").subject == "Cut \\ud83d"
     assert files.change("1", done).status is TaskStatus.COMPLETED
@@ -316,7 +319,7 @@ def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
 def test_two_processes_of_llmc_are_never_in_at_once(
     files: TaskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client's lock of a task can be taken over when it is old. Break: a shared lock in `try_lock`."""
+    """An old client lock of a task can be taken over. Break: use a shared lock in `try_lock`."""
     put(files, "1")
     put(files, "2")
     monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.2)

@@ -1,4 +1,4 @@
-"""A task that a worker's session makes cannot be taken at any moment before a person has approved it."""
+"""A task created by a worker's session cannot be taken at any moment before the user has approved it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ WORKER = "adam"
 
 
 class Session:
-    """What the client of a worker does when its agent makes a task, step by step."""
+    """What a worker's client does when its agent creates a task, step by step."""
 
     def __init__(self, fleet: Fleet, config: Path) -> None:
         self.project: Project = open_project(str(fleet.root))
@@ -81,25 +81,27 @@ def ready(queue: TaskQueue) -> int:
 
 
 def older(session: Session, number: int, ago_s: float = 2 * GRACE_S) -> None:
-    """Whatever the grace of a file nobody knows would hide."""
+    """Make it old enough that an unknown file's grace period is over."""
     past = time.time() - ago_s
     os.utime(session.folder / f"{number}.json", (past, past))
 
 
 def test_at_no_moment(session: Session) -> None:
-    """Break: leave the announced out of Origins, `named` out of is_undecided, or the hold out of claims.taken."""
+    """Break: leave the announced out of Origins, `named` out of is_undecided,
+    or the hold out of claims.taken.
+    """
     queue = task_queue.open_queue(session.project)
     session.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
     session.write(2)
     older(session, 2)
-    assert ready(queue) == 0, "its hook waits in the inbox"
+    assert ready(queue) == 0, "its hook is in the inbox"
     session.apply()
     assert ready(queue) == 0, "its hook was applied; the task has no name yet"
     assert queue.unsettled
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
-    assert ready(queue) == 0, "it has a name, and nobody has marked it yet"
+    assert ready(queue) == 0, "it has a name, and is not marked yet"
 
-    # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
+    # A reader from before the mark, that checks the announcements afterwards, is stopped by the file.
     seen = queue.source.listing().tasks[TaskId("2")]
     session.apply()
     assert queue.source.claim(queue.source.key(seen.id), "auto-1") is None
@@ -116,7 +118,9 @@ def test_at_no_moment(session: Session) -> None:
 
 
 def test_a_name_that_waited_for_hours(session: Session) -> None:
-    """Break: leave `named` out of is_undecided. No daemon ran; the first worker must not be faster than the inbox."""
+    """Break: leave `named` out of is_undecided. No daemon ran;
+    the first worker must not be faster than the inbox.
+    """
     session.make(2)
     for event in session.inbox.iterdir():
         if "PreToolUse" in event.read_text():
@@ -136,11 +140,11 @@ def test_a_name_that_waited_for_hours(session: Session) -> None:
         "payload": {"hook_event_name": "TaskCreated", "task_id": "3"},
     }
     (left / "1-1.json").write_text(json.dumps(envelope))
-    assert ready(queue) == 1, "nobody will ever apply what a removed worker left"
+    assert ready(queue) == 1, "what a removed worker left is never applied"
 
 
 def test_a_crash_after_the_mark(session: Session) -> None:
-    """Break: mark again what is marked; a task that a person has approved since would be proposed again."""
+    """Break: mark again what is marked; a task that the user has approved since would be proposed again."""
     for number in (2, 3):
         session.make(number)
     record, events = session.project.store.worker(WORKER), waiting(session.project.root, WORKER, "claude")
@@ -154,13 +158,13 @@ def test_a_crash_after_the_mark(session: Session) -> None:
 
 
 def test_files_that_nobody_announced(session: Session) -> None:
-    """Break: make GRACE_S a minute; the task of a person who writes files by hand would wait that long."""
+    """Break: make GRACE_S a minute; a user's hand-written task would wait that long."""
     queue = task_queue.open_queue(session.project)
     session.write(2)
     task_list.add(queue.source, Draft("Task 3"))
     found = queue.take_next("auto-1", ())
     assert found is not None
-    assert found[0].id == "3", "what llmc wrote needs no grace"
+    assert found[0].id == "3", "llmc's own files need no grace period"
     wait_until(lambda: ready(queue) == 1)
     assert time.time() - (session.folder / "2.json").stat().st_mtime >= GRACE_S
     assert session.hold(2) is None
@@ -213,19 +217,21 @@ FORGED: dict[str, Any] = {
 
 
 def test_metadata_of_the_agents_own(session: Session) -> None:
-    """Break: let `made_by_worker` go by the file's `by` or `claim`, as it was; or `is_undecided` by `task.ours`."""
+    """Break: let `made_by_worker` trust the file's `by` or `claim`, as before;
+    or `is_undecided` trust `task.ours`.
+    """
     queue = task_queue.open_queue(session.project)
     session.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
     session.write(2, metadata={"llmc": FORGED})
     older(session, 2)
-    assert ready(queue) == 0, "its hook waits in the inbox"
+    assert ready(queue) == 0, "its hook is in the inbox"
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     assert ready(queue) == 0
     session.apply()
     assert (ready(queue), session.hold(2)) == (0, "proposed")
     (task,) = task_list.believed_tasks(queue.source)
     assert (task.verify, task.budget, task.dispatch, task.pool_key) == ("", None, "", "")
-    # Wiped off by the agent: nobody takes it, and the file says so again.
+    # Removed by the agent: no worker takes it, and the file says so again.
     session.write(2)
     older(session, 2)
     assert (ready(queue), queue.take_next("auto-1", ())) == (0, None)
@@ -238,7 +244,7 @@ def test_metadata_of_the_agents_own(session: Session) -> None:
 
 
 def test_what_a_person_approved_is_what_counts(session: Session) -> None:
-    """Break: believe the file of an approved task; the agent changes `verify` after the person has looked."""
+    """Break: trust the file of an approved task; the agent changes `verify` after the user's approval."""
     session.write(2, metadata={"llmc": {"verify": "make test"}})
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
@@ -254,7 +260,7 @@ def test_what_a_person_approved_is_what_counts(session: Session) -> None:
 
 
 def test_an_accepted_one_is_not_believed_either(session: Session) -> None:
-    """Break: ask `believed` for what is proposed only: `accept` lets tasks through, no commands of theirs."""
+    """Break: use `believed` only for proposed tasks: `accept` lets tasks through, not their commands."""
     config = session.project.config
     session.project = changed(
         session.project, config=replace(config, auto=replace(config.auto, worker_tasks="accept"))
@@ -270,7 +276,7 @@ def test_an_accepted_one_is_not_believed_either(session: Session) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
-    """Break: take what nobody named once ANNOUNCED_S is over; it could be taken 15 s after it was made."""
+    """Break: release unnamed tasks once ANNOUNCED_S is over; one could be taken 15 s after it was created."""
     queue = task_queue.open_queue(session.project)
     session.hook("PreToolUse", ago_s=ANNOUNCED_S + 5, tool_name="TaskCreate")
     session.apply()
@@ -283,9 +289,9 @@ def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
     assert ready(queue) == 1
     found = queue.take_next("auto-1", ())
     assert found is not None
-    assert found[0].id == "3", "a person's own, of long ago"
+    assert found[0].id == "3", "a user's own, from long ago"
     assert (queue.take_next("auto-2", ()), session.hold(2)) == (None, "proposed")
-    # The hook comes at last, after a person has approved it.
+    # The hook finally comes, after the user has approved it.
     task_orders.approve(session.project, "2")
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
@@ -293,7 +299,7 @@ def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
 
 
 def test_a_crash_between_the_approval_and_the_file(session: Session) -> None:
-    """Break: go by the file alone in the queue: what was approved would wait for ever."""
+    """Break: trust only the file in the queue: an approved task would wait forever."""
     session.make(2)
     session.apply()
     older(session, 2)
@@ -305,7 +311,7 @@ def test_a_crash_between_the_approval_and_the_file(session: Session) -> None:
 
 
 def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_path: Path) -> None:
-    """Break: let any root approve it: the first one does not know, and holds it back again."""
+    """Break: let any root approve it: the first one does not know, and holds it again."""
     session.make(2)
     session.apply()
     path = session.folder / "2.json"
@@ -317,7 +323,7 @@ def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_p
 
 
 def test_in_a_list_of_its_own_nothing_is_an_agents(session: Session, tmp_path: Path) -> None:
-    """Break: go by what was announced also where agents make their tasks elsewhere: a person's would be proposed."""
+    """Break: use announcements even where agents create tasks elsewhere: a user's task would be proposed."""
     other = tmp_path / "elsewhere/plan"
     other.mkdir(parents=True)
     config = session.project.config
@@ -333,7 +339,7 @@ def test_in_a_list_of_its_own_nothing_is_an_agents(session: Session, tmp_path: P
 
 
 def test_what_was_given_out_is_nobodys_new_task(session: Session) -> None:
-    """A hook may name any number. Break: take its word for a task that a worker is at."""
+    """A hook may name any number. Break: trust it for a task that a worker has."""
     session.write(2)
     older(session, 2)
     queue = task_queue.open_queue(session.project)
@@ -345,7 +351,7 @@ def test_what_was_given_out_is_nobodys_new_task(session: Session) -> None:
 
 
 def test_a_session_that_tries_the_client_has_a_list_of_its_own(session: Session) -> None:
-    """What it makes has the numbers of other tasks. Break: leave `shares_the_list` out of intake."""
+    """Its tasks have the numbers of other tasks. Break: leave `shares_the_list` out of intake."""
     with session.project.store.transaction() as tx:
         tx.update(WORKER, branch="", assignment=None)
     session.write(2)
@@ -357,7 +363,10 @@ def test_a_session_that_tries_the_client_has_a_list_of_its_own(session: Session)
 
 @pytest.mark.req("4-005")
 def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Session) -> None:
-    """Also while the fleet's state cannot be written. Break: leave of_fleet, or the suppress, out of worker_tasks.mark."""
+    """Even while the fleet's state cannot be written.
+
+    Break: leave of_fleet, or the suppress, out of worker_tasks.mark.
+    """
     own = for_overseer(session.project)
     with own_session(session.project):
         own.store.change(lambda tx: tx.put(replace(tx.worker(OVERSEER), instance="i1")))
@@ -381,7 +390,7 @@ def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Sess
 
 @pytest.fixture
 def contained(session: Session) -> Session:
-    """Its client has a home of its own, and no file of it is in the list."""
+    """Its client has its own home, and none of its files is in the list."""
     with session.project.store.transaction() as tx:
         tx.update(WORKER, contained=True)
     return session
@@ -398,8 +407,9 @@ def listed(session: Session) -> dict[str, str]:
 
 
 def test_the_task_of_a_contained_agent_is_taken_from_its_hook(contained: Session) -> None:
-    """It has a number of its own, whatever number the agent says. Break: `_mark` for a contained worker: it would
-    make a proposal of the person's task with that number.
+    """It has its own number, whatever number the agent says.
+
+    Break: `_mark` for a contained worker: it would turn the user's task of that number into a proposal.
     """
     contained.write(1, metadata={"llmc": {}})
     for subject in ("Mine", "  ", "Second"):
@@ -408,7 +418,7 @@ def test_the_task_of_a_contained_agent_is_taken_from_its_hook(contained: Session
     assert listed(contained) == {"Task 1": "", "Mine": "proposed", "Second": "proposed"}
     queue = task_queue.open_queue(contained.project)
     older(contained, 1)
-    assert ready(queue) == 1, "what it announces is about no file of the list"
+    assert ready(queue) == 1, "what it announces concerns no file of the list"
     made = source_of(contained.project).books().made
     assert {(task.id, one.worker, one.hold) for task, one in made.items()} == {
         ("2", WORKER, "proposed"),
@@ -417,8 +427,8 @@ def test_the_task_of_a_contained_agent_is_taken_from_its_hook(contained: Session
 
 
 def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) -> None:
-    """Break: count its announcements in Origins: it could hold back, or take for its own, what a person writes. Or no
-    comparison of instances in worker_tasks.mark.
+    """Break: count its announcements in Origins: it could hold back, or claim as its own, what a user writes.
+    Or do not compare instances in worker_tasks.mark.
     """
     contained.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
     contained.write(2)
@@ -448,7 +458,7 @@ def test_what_a_contained_agent_makes_up_holds_up_no_task(contained: Session) ->
 def test_a_crash_while_a_told_task_is_added_adds_it_once(
     contained: Session, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Break: look for the event in the books only: the file was written before."""
+    """Break: look for the event only in the books: the file was written first."""
     told(contained, "Mine")
     monkeypatch.setenv("LLMC_FAULT", f"task.made:{when}:fail")
     monkeypatch.setattr(faults, "_passed", Counter())

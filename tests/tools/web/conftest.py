@@ -1,4 +1,4 @@
-"""A root full of hostile text, made and served once for a file; and one for tests that change it."""
+"""A root full of hostile text, created and served once per file; and one for tests that change it."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def hostile_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 @pytest.fixture
 def hostile(hostile_web: Web) -> Web:
-    """A signed-in browser; the screen of an agent is hostile, too."""
+    """A signed-in browser; an agent's screen is hostile, too."""
     live = hostile_web.place.live
     hostile_web.get("/board")
     assert hostile_web.portal is not None
@@ -31,6 +31,6 @@ def hostile(hostile_web: Web) -> Web:
 
 @pytest.fixture
 def web(mold: Mold) -> Iterator[Web]:
-    """A signed-in browser on a root that is new for each test."""
+    """A signed-in browser on a new root for each test."""
     with Place(project_at(mold.place(plain_root) / "root")).served() as made:
         yield made

@@ -1,4 +1,4 @@
-"""Attacks on every route: from other pages, other names, without a cookie, with bodies of any size."""
+"""Attacks on every route: from other pages, other host names, without a cookie, with bodies of any size."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def status(web: Web, method: str, path: str, **headers: str) -> int:
 
 
 def every(web: Web) -> list[tuple[str, str]]:
-    """All routes but those that answer for ever."""
+    """All routes except those that never end."""
     found = routes(web.place.site)
     assert len(found) > 60
     assert {"GET", "HEAD", "POST", "PUT", "DELETE", "WS"} == {method for method, _ in found}
@@ -72,7 +72,7 @@ def test_without_a_cookie_there_is_only_the_sign_in(hostile: Web) -> None:
             assert status(other, method, path) == wanted, (method, path)
             shown = other.request(method if method != "WS" else "GET", path, headers={"hx-request": "true"})
             assert (shown.status_code, "w1" in shown.text) == (401, False), path
-    assert status(hostile, "WS", "/w/w1/terminal") == 101  # the others were refused for a reason
+    assert status(hostile, "WS", "/w/w1/terminal") == 101  # only the cookie was missing
     moved = other.get("/w/w1/review?since=1&view=split").headers["location"]
     assert moved == "/login?next=/w/w1/review%3Fsince%3D1%26view%3Dsplit"
 
@@ -87,7 +87,7 @@ def test_a_wrong_cookie_is_none(hostile: Web, cookie: str) -> None:
 
 
 def test_cookies_of_other_servers_do_not_sign_anybody_out(hostile: Web) -> None:
-    """They come in the same header, and may have our name. Break: SimpleCookie; the first cookie of our name alone."""
+    """They share a header, and may have our name. Break: SimpleCookie; only the first cookie of our name."""
     mine = hostile.cookies[COOKIE]
     other = hostile.stranger()
     other.home = hostile.home
@@ -100,7 +100,7 @@ def test_cookies_of_other_servers_do_not_sign_anybody_out(hostile: Web) -> None:
 
 
 def test_a_cookie_is_nothing_without_its_place(hostile: Web) -> None:
-    """Who has the one does not have the other: another server of this machine, or a file. Break: hash the cookie alone."""
+    """Knowing one is not knowing the other: another local server, or a file. Break: hash only the cookie."""
     mine, other = hostile.cookies[COOKIE], hostile.stranger()
     another = hostile.stranger()
     another.sign_in()
@@ -121,7 +121,7 @@ def test_a_cookie_is_nothing_without_its_place(hostile: Web) -> None:
 
 
 def test_sign_ins_of_two_servers_are_apart(mold: Mold) -> None:
-    """On one host a cookie is for every port: the name may be the same, the path never is. Break: `path=/`."""
+    """On one host a cookie is for every port: names may be the same, paths never are. Break: `path=/`."""
     folder = mold.place(plain_root)
     shutil.copytree(folder / "root/.llmc/locks", folder / "other/.llmc/locks", dirs_exist_ok=True)
     first = Place(project_at(folder / "root"))
@@ -136,7 +136,7 @@ def test_sign_ins_of_two_servers_are_apart(mold: Mold) -> None:
             web.cookies.clear()
             web.headers["cookie"] = f"{COOKIE}={secret.cookie}"
             assert web.get("/board").status_code == 200
-            # The page, its stream and its answers name no address outside of the place.
+            # The page, its stream and its answers name no address outside it.
             for text in (web.get("/").text, web.streamed("/stream?page=board", secret.cookie)):
                 addresses = {
                     one[key]
@@ -164,14 +164,14 @@ def test_sign_ins_of_two_servers_are_apart(mold: Mold) -> None:
     ],
 )
 def test_a_foreign_origin_is_refused_everywhere(hostile: Web, origin: str) -> None:
-    """CSRF by a form or by fetch, with the cookie. Break: `Origin` only where something changes."""
+    """CSRF by a form or by fetch, with the cookie. Break: check `Origin` only for changes."""
     with changes_nothing(hostile):
         for method, path in every(hostile):
             assert status(hostile, method, path, origin=origin) == 403, (method, path)
 
 
 def test_a_change_needs_an_origin(hostile: Web) -> None:
-    """What is no browser says none; with a cookie that it got somewhere. Break: treat no Origin as ours."""
+    """A client that is not a browser sends none, with a stolen cookie. Break: treat no Origin as ours."""
     del hostile.headers["origin"]
     try:
         with changes_nothing(hostile):
@@ -197,7 +197,10 @@ def test_a_change_needs_an_origin(hostile: Web) -> None:
     ],
 )
 def test_a_name_that_somebody_points_here_is_refused_everywhere(hostile: Web, host: str) -> None:
-    """DNS rebinding: the browser believes that page and server are the same. Break: only starlette's trusted hosts."""
+    """DNS rebinding: the browser thinks that page and server are the same.
+
+    Break: only starlette's trusted hosts.
+    """
     with changes_nothing(hostile):
         for method, path in every(hostile):
             wanted = 403 if method == "WS" else 421
@@ -209,7 +212,7 @@ def test_our_own_name_in_capitals_is_ours(hostile: Web) -> None:
 
 
 def test_two_hosts_or_two_origins_are_refused_everywhere(hostile: Web) -> None:
-    """A proxy and we could believe different ones. Break: the last of each name."""
+    """A proxy and we could trust different ones. Break: use the last of each name."""
     twice: list[list[tuple[str, str]]] = [
         [("host", HOST), ("host", "attacker.example")],
         [("host", "attacker.example"), ("host", HOST)],
@@ -225,7 +228,10 @@ def test_two_hosts_or_two_origins_are_refused_everywhere(hostile: Web) -> None:
 
 
 def test_a_page_on_another_port_can_embed_nothing(hostile: Web) -> None:
-    """Its cookie is ours, too: an agent's own web server could mark a change as seen with a picture. Break: no Sec-Fetch."""
+    """Its cookie is ours, too: an agent's own web server could mark a change as seen with an image.
+
+    Break: no Sec-Fetch.
+    """
     before = hostile.place.project.store.read().workers["w1"]
     for method, path in every(hostile):
         for site in ("same-site", "cross-site") if method != "WS" else ():
@@ -246,7 +252,7 @@ PATHS = [
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_path_leaves_its_folder(hostile: Web, path: str) -> None:
-    """Break: join a path of a request to a folder."""
+    """Break: join a request's path to a directory."""
     for place in (
         "/static/",
         "/static/vendor/",
@@ -259,7 +265,7 @@ def test_no_path_leaves_its_folder(hostile: Web, path: str) -> None:
     ):
         for method in ("GET", "PUT"):
             done = hostile.request(method, f"{place}{path}")
-            # 401: the client itself took the dots for a way out of the browser's own place.
+            # 401: the client itself resolved the dots to a path outside the browser's own.
             assert done.status_code in (200, 303, 307, 400, 401, 404, 405), (method, place, done.status_code)
             assert "class Site" not in done.text
             assert "root:x" not in done.text
@@ -283,7 +289,7 @@ def test_no_path_leaves_its_folder(hostile: Web, path: str) -> None:
     ],
 )
 def test_the_sign_in_leads_nowhere_else(web: Web, target: str) -> None:
-    """Break: return to what `next` says."""
+    """Break: redirect to whatever `next` says."""
     other = web.stranger()
     page = other.get("/login", params={"next": target, "link": "x"})
     assert faults(page.text) == []
@@ -303,7 +309,7 @@ def endless(sent: list[int]) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", ["/w/w1/message", "/login"])
 def test_a_body_of_100_mb_is_not_read(web: Web, path: str) -> None:
-    """Break: no limit where the length is not said."""
+    """Break: no limit when the length is not given."""
     assert web.post(path, content=b"x", headers={"content-length": "100000000"}).status_code == 413
     sent: list[int] = []
     big = (piece for piece, _ in zip(endless(sent), range(1600), strict=False))
@@ -313,7 +319,7 @@ def test_a_body_of_100_mb_is_not_read(web: Web, path: str) -> None:
 
 
 async def _never_ends(app: Any, path: str, cookie: str) -> list[Any]:
-    """What a client gets whose body trickles for ever."""
+    """What a client gets whose body never ends."""
     got: list[Any] = []
     headers = [
         (b"host", HOST.encode()),
@@ -344,7 +350,7 @@ async def _never_ends(app: Any, path: str, cookie: str) -> list[Any]:
 
 
 def test_a_body_that_never_ends_is_given_up(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: look at the clock only when something arrives."""
+    """Break: check the clock only when something arrives."""
     monkeypatch.setattr(guard, "BODY_S", 0.05)
     assert web.portal is not None
     path = f"{web.home}/w/w1/message"
@@ -354,7 +360,7 @@ def test_a_body_that_never_ends_is_given_up(web: Web, monkeypatch: pytest.Monkey
 
 
 def test_secrets_are_in_no_log_and_no_file(web: Web, caplog: pytest.LogCaptureFixture) -> None:
-    """Break: log the address of a request; keep a cookie as it is."""
+    """Break: log the address of a request; store a cookie in plain text."""
     caplog.set_level(logging.DEBUG)
     link = web.place.sign_ins.new_link()
     other = web.stranger()
@@ -372,7 +378,7 @@ def test_secrets_are_in_no_log_and_no_file(web: Web, caplog: pytest.LogCaptureFi
     }
     secrets = [one.encode() for one in (link, cookie, place)]
     assert [name for name, data in kept.items() if any(one in data for one in secrets)] == []
-    # The test client is a browser, and logs where it goes.
+    # The test client is a browser, and logs its requests.
     logged = " ".join(one.getMessage() for one in caplog.records if not one.name.startswith("http"))
     assert link not in logged
     assert cookie not in logged
@@ -391,7 +397,10 @@ def test_a_method_that_is_not_there(hostile: Web) -> None:
 
 
 def test_the_address_of_an_order_is_no_page(hostile: Web) -> None:
-    """Opened from the history, say: a page with a way back, and nothing is done. Break: starlette's own answer."""
+    """When opened from the history, for example: a page with a link back, and nothing is done.
+
+    Break: starlette's own answer.
+    """
     known = every(hostile)
     with changes_nothing(hostile):
         for method, path in known:

@@ -1,4 +1,4 @@
-"""Whatever is sent to a route, the answer is one that a route means to give."""
+"""Whatever is sent to a route, its answer is an intended one."""
 
 import re
 from urllib.parse import quote

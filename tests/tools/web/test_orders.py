@@ -1,4 +1,4 @@
-"""Orders from a browser: each reaches its operation, is in the event log with who and from where, and makes one job."""
+"""Orders from a browser: each reaches its operation, is logged with author and address, and is one job."""
 
 import threading
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.repos import run_git
 from tests.support.waiting import wait_until
 from tests.support.web import COOKIE, Read, Web, faults
 
-#: all but those that start an agent (tests/e2e/test_web_orders.py does)
+#: all except those that start an agent (see tests/e2e/test_web_orders.py)
 ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/w/w1/hold", {}, "llmc hold w1", "w1: on hold"),
     ("/w/w1/hold", {}, "llmc hold w1", "w1: already on hold"),
@@ -56,7 +56,7 @@ ORDERS: list[tuple[str, dict[str, str], str, str]] = [
 
 
 def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
-    """Break: note an order after it was done; leave out the address; `with_options` without its options."""
+    """Break: log an order after it was done; leave out the address; `with_options` without its options."""
     for number, (path, fields, command, outcome) in enumerate(ORDERS):
         job = web.order(path, **fields)
         assert (job.command, outcome in job.said.outcome) == (command, True), (path, job.said)
@@ -97,7 +97,7 @@ def test_every_order_is_one_job_and_in_the_event_log(web: Web) -> None:
 def test_what_cannot_be_ordered_is_said_and_makes_no_job(
     web: Web, path: str, fields: dict[str, str], status: int, says: str
 ) -> None:
-    """Break: a job for a worker that is none: its name, of any length, is then in the event log."""
+    """Break: make a job for an unknown worker: its name, of any length, would be in the event log."""
     web.get("/")
     done = web.post(path, data=fields)
     assert done.status_code == status, done.text
@@ -110,7 +110,7 @@ def test_what_cannot_be_ordered_is_said_and_makes_no_job(
 
 
 def test_a_page_knows_its_order_and_whether_it_ended_well(web: Web) -> None:
-    """So that a text is forgotten only when it has arrived. Break: the newest order for the one that was given."""
+    """So that a text is dropped only after delivery. Break: use the latest order instead of the one given."""
     done = []
     for path, fields in (
         ("/w/w1/hold", {}),
@@ -128,14 +128,14 @@ def test_a_page_knows_its_order_and_whether_it_ended_well(web: Web) -> None:
 
 
 class Slow:
-    """Orders that take until they are let go."""
+    """Orders that block until they are released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.ran = threading.Event(), 0
         monkeypatch.setitem(acts.OF_WORKER, "message", self.order)
 
     def of_worker(self, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-        """This verb too: about what it was about, and as slow."""
+        """This verb, too: with the same target, and as slow."""
         make = acts.OF_WORKER[verb]
         monkeypatch.setitem(acts.OF_WORKER, verb, lambda *args: replace(make(*args), act=self.wait))
 
@@ -162,7 +162,7 @@ class Slow:
 def test_two_equal_orders_are_one_job_and_another_one_is_refused(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two browsers, or a second tap. Break: a job for each; one that waits behind the other."""
+    """Two browsers, or a second tap. Break: make a job for each; or let one wait behind the other."""
     slow = Slow(monkeypatch)
     first = web.post("/w/w1/message", data={"text": "a"}).headers["location"].removeprefix(web.home)
     other = web.stranger()
@@ -183,7 +183,10 @@ def test_two_equal_orders_are_one_job_and_another_one_is_refused(
 
 
 def test_orders_about_different_things_run_side_by_side(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long accept holds up no message, and one task no other. Break: one lane for the fleet, or for a worker."""
+    """A long accept blocks no message, and one task no other.
+
+    Break: use one lane for the fleet, or per worker.
+    """
     slow = Slow(monkeypatch)
     slow.of_worker(monkeypatch, "accept")
     slow.of_tasks(monkeypatch, "requeue")
@@ -200,7 +203,7 @@ def test_orders_about_different_things_run_side_by_side(web: Web, monkeypatch: p
     assert "no task 2" in web.order("/tasks/approve", task="2").said.outcome
     refused = web.post("/tasks/approve", data={"task": "1"})
     assert (refused.status_code, "task 1 is busy" in Read(refused.text).text) == (409, True)
-    # The page of the worker shows what still runs, not what was ordered last.
+    # The worker's page shows what is still running, not the last order.
     assert web.place.live.job_of("w1").command == "llmc message w1 a"
     slow.go.set()
     for one in running:
@@ -208,7 +211,7 @@ def test_orders_about_different_things_run_side_by_side(web: Web, monkeypatch: p
 
 
 def test_an_order_that_breaks_ends_with_what_it_said(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: let the thread die: the worker would be busy for ever."""
+    """Break: let the thread die: the worker would be busy forever."""
     slow = Slow(monkeypatch)
     slow.go.set()
     job = web.order("/w/w1/message", text="fails")
@@ -220,7 +223,7 @@ def test_an_order_that_breaks_ends_with_what_it_said(web: Web, monkeypatch: pyte
 
 
 def test_the_page_of_an_order_goes_on_showing_that_order(web: Web) -> None:
-    """Break: stream the last order of all: the outcome of another one would be read as that of this one."""
+    """Break: stream the latest order of all: another order's outcome would appear as this one's."""
     first = web.order("/w/w1/hold")
     web.order("/fleet/add", name="w8")
     page = web.get(f"/jobs/{first.id}").text
@@ -232,7 +235,10 @@ def test_the_page_of_an_order_goes_on_showing_that_order(web: Web) -> None:
 
 
 def test_an_event_says_who_ordered_it_and_from_where(web: Web) -> None:
-    """On the events page and in the worker's log. Break: an event line without its command or its author."""
+    """On the events page and in the worker's log.
+
+    Break: leave its command or its author out of an event line.
+    """
     web.order("/w/w1/hold")
     for path in ("/events", "/w/w1?tab=log"):
         wait_until(lambda path=path: "llmc hold w1" in _list(web, path))
@@ -248,7 +254,7 @@ def _list(web: Web, path: str) -> str:
 
 
 def undo_forms(html: str) -> list[tuple[str, str]]:
-    """The commit that each Undo would revert, and what it asks before."""
+    """The commit that each Undo would revert, and its confirmation."""
     tags = Read(html).tags
     asks = [
         one["hx-confirm"]
@@ -260,7 +266,7 @@ def undo_forms(html: str) -> list[tuple[str, str]]:
 
 
 def test_the_change_that_landed_last_can_be_undone(web: Web) -> None:
-    """And no other one. Break: a button at each; the one that was undone."""
+    """And no other one. Break: show a button at each, or at one that was undone."""
     project = web.place.project
     first, last = (
         run_git(project.root.path / where, "rev-parse", "HEAD") for where in (".", ".worktrees/w1")
@@ -285,7 +291,7 @@ def undo_of(web: Web, path: str, commit: str) -> str:
 
 
 def test_a_review_is_in_the_event_log_once_for_each_browser_and_commit(web: Web) -> None:
-    """Break: an event for each load; none for another commit; none for who saw only what changed since."""
+    """Break: log an event per load; none for another commit; none if only the changes since were seen."""
 
     def seen() -> list[str]:
         return [row["commit"] for row in web.events("reviewed")]
@@ -307,7 +313,7 @@ def test_a_review_is_in_the_event_log_once_for_each_browser_and_commit(web: Web)
 
 
 def test_a_filter_holds_for_what_comes_later(web: Web) -> None:
-    """Break: take `worker` of the filter for the worker of the page."""
+    """Break: use `worker` of the filter as the worker of the page."""
     web.order("/w/w1/hold")
     web.order("/w/take/hold")
     page = web.get("/events?worker=take").text
@@ -326,7 +332,7 @@ def test_a_filter_holds_for_what_comes_later(web: Web) -> None:
 
 
 def test_drafts_are_kept_changed_and_deleted(web: Web) -> None:
-    """Break: an edit without its revision; a stale one that wins."""
+    """Break: allow an edit without its revision; let a stale one win."""
     at = "/w/w1/review"
     made = web.post(f"{at}/drafts", data={"path": "f.py", "row": "3", "text": "Why\r\n<b>this</b>?"})
     assert made.status_code == 200, made.text
@@ -374,7 +380,7 @@ def test_a_comment_on_nothing_is_refused(web: Web, fields: dict[str, str], statu
 
 
 def test_a_file_with_any_name_can_be_marked_and_commented(web: Web) -> None:
-    """Break: the name as it is in a form: bytes that are no UTF-8 come back as others."""
+    """Break: put the name into a form as it is: bytes that are not UTF-8 come back changed."""
     worktree = web.place.project.root.path / ".worktrees/w1"
     (worktree / "a\udcff\n\"'<b>").write_text("x\n")
     run_git(worktree, "add", "-A")
@@ -392,7 +398,7 @@ def test_a_file_with_any_name_can_be_marked_and_commented(web: Web) -> None:
 
 
 def test_author_and_message_of_what_lands_are_shown(web: Web) -> None:
-    """Break: show the diff alone. A message can do more than a file: it closes issues and starts deployments."""
+    """Break: show only the diff. A message can do more than a file: close issues, start deployments."""
     worktree = web.place.project.root.path / ".worktrees/w1"
     author = ["--author", "Linus\u202e <linus@example.com>"]
     run_git(worktree, "commit", "-q", "--amend", *author, "-m", "Work", "-m", "<b>Fixes 1</b>")
@@ -402,7 +408,10 @@ def test_author_and_message_of_what_lands_are_shown(web: Web) -> None:
 
 
 def test_a_diff_hides_nothing(web: Web) -> None:
-    """Text that turns or hides other text is written out. Break: `printable` for a line of a diff, which leaves it out."""
+    """Text that reverses or hides other text is escaped.
+
+    Break: `printable` for a diff line, which leaves it out.
+    """
     worktree = web.place.project.root.path / ".worktrees/w1"
     (worktree / "t.py").write_text("if a:\u202e # yes\u2066\n\tok\u200b\x1b[8m\n")
     run_git(worktree, "add", "-A")

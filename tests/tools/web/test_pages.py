@@ -1,4 +1,4 @@
-"""Every page, on a root where agents, files and tasks are hostile: it answers, and nothing of theirs becomes markup."""
+"""Every page, on a root with hostile agents, files and tasks: it answers, and none of that becomes markup."""
 
 import re
 
@@ -55,7 +55,9 @@ STREAMS = [
 
 @pytest.mark.parametrize("path", [*FLEET, *WORKER])
 def test_a_page_shows_hostile_text_as_text(hostile: Web, path: str) -> None:
-    """Break: `| safe` in a template; Markup in a filter; an attribute without quotes; a page without its escape."""
+    """Break: `| safe` in a template; Markup in a filter;
+    an attribute without quotes; a page without escaping.
+    """
     shown = hostile.get(path)
     assert shown.status_code == 200, shown.text
     assert faults(shown.text) == []
@@ -74,7 +76,10 @@ def test_a_stream_swaps_in_the_same_text(hostile: Web, page: str) -> None:
 
 
 def test_the_screen_of_an_agent_comes_by_the_stream(hostile: Web) -> None:
-    """Its colours are classes, and nothing else of it acts. Break: its title or its turned text as they are."""
+    """Its colors are classes, and nothing else in it acts.
+
+    Break: show its title or reversed text as they are.
+    """
     hostile.place.live._looks.update(["w1"])
     shown = hostile.get("/w/w1").text
     assert faults(shown) == []
@@ -83,7 +88,10 @@ def test_the_screen_of_an_agent_comes_by_the_stream(hostile: Web) -> None:
 
 
 def test_a_goal_and_a_plan_item_are_explained(hostile: Web) -> None:
-    """As `llmc goal why` says it, under the item, and live. Break: explain by the item alone: two goals have an S1.1.1."""
+    """As `llmc goal why` says it, under the item, and live.
+
+    Break: explain by the item alone: two goals have an S1.1.1.
+    """
     (goal,) = goal_views.goals(hostile.place.project).views
     goal_id = goal.goal.goal_id
     links = [one["href"] for tag, one in Read(hostile.get("/goals").text).tags if one.get("class") == "why"]
@@ -165,20 +173,20 @@ def test_hostile_words_in_an_address(hostile: Web, path: str, evil: str) -> None
     ],
 )
 def test_a_number_that_is_none(hostile: Web, path: str) -> None:
-    """Break: `int` of what a browser sent."""
+    """Break: call `int` on what a browser sent."""
     assert hostile.get(path).status_code in (400, 404)
 
 
 @pytest.mark.parametrize("since", ["20000d", "99999999d"])
 def test_a_night_of_any_length(hostile: Web, since: str) -> None:
-    """And its times say their day. Break: the hour alone; a time before the calendar."""
+    """And its times show their day. Break: show only the hour; a time before the calendar."""
     shown = hostile.get(f"/night?since={since}")
     assert (shown.status_code, faults(shown.text)) == (200, [])
     assert re.search(r"From \d{4}-\d\d-\d\d \d\d:\d\d to \d{4}-", Read(shown.text).text)
 
 
 def test_what_breaks_is_a_page(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a way back, and without the text of the error. Break: starlette's own answer."""
+    """With a link back, and without the text of the error. Break: starlette's own answer."""
 
     def broken(*args: object, **more: object) -> object:
         raise ValueError("a secret")
@@ -193,7 +201,7 @@ def test_what_breaks_is_a_page(web: Web, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_removed_worker_is_told_with_where_it_is(web: Web) -> None:
-    """On the page that still shows it. Break: the error without its hint."""
+    """On a page that still shows it. Break: print the error without its hint."""
     web.get("/w/w1")
     live = web.place.live
     live.fleet = replace(live.fleet, rows={})
@@ -205,7 +213,7 @@ def test_a_removed_worker_is_told_with_where_it_is(web: Web) -> None:
 
 
 def test_only_the_take_over_page_allows_styles_of_its_own(hostile: Web) -> None:
-    """xterm.js needs them; a worker may be called `take`. Break: decide by the end of the path."""
+    """xterm.js needs them; a worker may be named `take`. Break: decide by the end of the path."""
     policies = {
         path: hostile.get(path).headers["content-security-policy"] for path in (*FLEET, *WORKER, "/x/take")
     }
@@ -214,7 +222,7 @@ def test_only_the_take_over_page_allows_styles_of_its_own(hostile: Web) -> None:
 
 
 def test_every_answer_carries_its_headers(hostile: Web) -> None:
-    """Break: set them in a page instead of at the door."""
+    """Break: set them in a page instead of in the middleware."""
     for method, path in routes(hostile.place.site):
         if method == "WS" or path.endswith(("/stream", "/logout")):
             continue
@@ -228,7 +236,7 @@ def test_every_answer_carries_its_headers(hostile: Web) -> None:
 
 
 def test_a_page_needs_no_script_to_show_or_to_order(web: Web) -> None:
-    """Every form has its own address and method. Break: only hx-post."""
+    """Every form has its own address and method. Break: use only hx-post."""
     for path in ("/", "/board", "/tasks", "/w/w1", "/w/w1/review"):
         page = Read(web.get(path).text)
         ordering = [
@@ -244,11 +252,14 @@ def test_a_page_needs_no_script_to_show_or_to_order(web: Web) -> None:
 
 @pytest.mark.parametrize("make", [plain_root, hostile_root])
 def test_a_read_only_page_has_no_form_and_changes_nothing(mold: Mold, make: object) -> None:
-    """And says so. Break: leave `read_only` out of one template or of the door; a look that counts as a review."""
+    """And says so.
+
+    Break: leave `read_only` out of a template or of the middleware; count a view as a review.
+    """
     project = project_at(mold.place(make) / "root")  # type: ignore[arg-type]
     place = Place(project, read_only=True)
     with place.served() as web:
-        web.get("/")  # the first look at a root without a daemon does what the daemon had to do
+        web.get("/")  # the first read of a root without a daemon does the daemon's pending work
         before = project.root.events.read_bytes()
         for path in [*FLEET, *WORKER]:
             shown = web.get(path)
@@ -271,7 +282,7 @@ def test_a_read_only_page_has_no_form_and_changes_nothing(mold: Mold, make: obje
 
 
 def test_a_root_may_have_any_name(mold: Mold) -> None:
-    """Break: its name as it is in an address."""
+    """Break: put its name into an address as it is."""
     folder = mold.place(plain_root)
     project = project_at(folder / "root")
     place = Place(project)
@@ -280,13 +291,13 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
     with place.served() as web:
         page = Read(web.get("/").text)
         (address,) = {one["href"] for tag, one in page.tags if tag == "a" and "/r/" in one["href"]}
-        other = web.get(address)  # waits for the first look at that root
+        other = web.get(address)  # waits for the first read of that root
         every = Read(web.get("/roots").text)
         assert faults(web.get("/roots").text) == []
         assert address in [one["href"] for tag, one in every.tags if tag == "a"]
         assert (
             every.text.count("2 offline") == 3
-        )  # of this root in the head of the page, and of both in the list
+        )  # for this root in the head of the page, and for both in the list
         assert "llmc --root '/a b' web" in every.text
         assert "2 offline" in web.streamed("/stream?page=roots").partition('id="roots"')[2]
         assert (other.status_code, faults(other.text)) == (200, [])
@@ -300,7 +311,7 @@ def test_a_root_may_have_any_name(mold: Mold) -> None:
 
 
 def test_every_command_on_the_page_of_another_root_names_it(mold: Mold) -> None:
-    """So it works from any directory. Break: `| line` for a command, a hint or an outcome."""
+    """So it works from any directory. Break: use `| line` for a command, a hint or an outcome."""
     project = project_at(mold.place(plain_root) / "root")
     with project.store.transaction() as tx:
         tx.emit("web_ordered", worker="w1", command="llmc hold w1", by="Firefox, ::1")
@@ -341,7 +352,7 @@ def test_every_command_on_the_page_of_another_root_names_it(mold: Mold) -> None:
 
 
 def test_a_worker_that_was_just_added_has_its_page(web: Web) -> None:
-    """Break: believe the last look at the root."""
+    """Break: rely on the last read of the root."""
     web.get("/")
     add_worker(web.place.project, "new")
     assert web.get("/w/new").status_code == 200
@@ -350,19 +361,19 @@ def test_a_worker_that_was_just_added_has_its_page(web: Web) -> None:
 
 
 def test_the_board_counts_who_is_offline_apart(web: Web) -> None:
-    """As the head of every page does. Break: count them as idle."""
+    """Like the head of every page. Break: count them as idle."""
     shown = Read(web.get("/board").text).text
     assert "Idle 0 · 2 offline" in shown
 
 
 def test_the_board_shows_the_other_nodes(web: Web) -> None:
-    """Break: leave out the commands; take a node's word for markup; or answer what the page did not show."""
+    """Break: leave out the commands; treat a node's text as markup; or answer what the page did not show."""
     asks = Need("waiting", "auto-2", "auto-2 asks: <pwn-el>?", "llmc answer auto-2")
     node = Node("far", "far.lan:/home/me/far", "up", 1.0, "1.2", "2.1", {"auto-2": "needs_input"}, 0, [asks])
     others = others_of(Sighting(now_unix(), "here", [node], more=3), now_unix(), 60)
     assert "Other nodes" not in web.get("/board").text, "this root works alone"
     live = web.place.live
-    live.stop()  # it would look again, and find no nodes
+    live.stop()  # it would check again, and find no nodes
     assert web.portal is not None
     assert live.fleet is not None
     web.portal.call(live._apply, FleetSeen(replace(live.fleet, others=others)))

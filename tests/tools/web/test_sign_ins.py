@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_link_works_once_and_for_ten_minutes(known: SignIns, clock: list[float]) -> None:
-    """Break: keep a link that was used; compare with the wrong clock."""
+    """Break: keep a used link; compare with the wrong clock."""
     link = known.new_link()
     cookie = known.use_link(link, "Firefox")
     assert cookie is not None
@@ -48,7 +48,7 @@ def test_a_link_works_once_and_for_ten_minutes(known: SignIns, clock: list[float
 
 
 def test_a_sign_out_forgets_links_too(known: SignIns) -> None:
-    """Break: leave open links: a stolen one would still work."""
+    """Break: keep open links: a stolen one would still work."""
     cookie, other = (known.use_link(known.new_link(), "x") for _ in range(2))
     link = known.new_link()
     assert cookie
@@ -61,7 +61,7 @@ def test_a_sign_out_forgets_links_too(known: SignIns) -> None:
 
 
 def test_a_browser_that_was_not_seen_for_long_is_signed_out(known: SignIns, clock: list[float]) -> None:
-    """Break: believe a cookie for ever."""
+    """Break: trust a cookie forever."""
     cookie = known.use_link(known.new_link(), "x")
     assert cookie
     clock[0] += KEPT_S - 1
@@ -95,7 +95,10 @@ def test_a_guess_writes_nothing(known: SignIns) -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"browsers": 3}', b"[" * 100_000, b"\xff", b"null"])
 def test_a_file_that_is_none_signs_nobody_in(web: Web, garbage: bytes) -> None:
-    """And is found again. Break: an empty list for what cannot be read; an error that ends the request."""
+    """Until it is restored.
+
+    Break: treat an unreadable file as an empty list; let an error end the request.
+    """
     file = web.place.project.root.private / "web.json"
     good = file.read_bytes()
     file.write_bytes(garbage)
@@ -121,7 +124,9 @@ def test_a_link_for_a_fifo_or_another_file(web: Web, tmp_path: Path) -> None:
 def test_guesses_are_counted_by_address_and_nobody_is_locked_out(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: count none; count over all addresses: a neighbour could lock everybody out; count a HEAD of any page."""
+    """Break: count none; count all addresses together:
+    a neighbor could lock everyone out; count a HEAD of any page.
+    """
     now = [time.monotonic()]
     monkeypatch.setattr(guard.time, "monotonic", lambda: now[0])
     other = web.stranger()
@@ -135,7 +140,7 @@ def test_guesses_are_counted_by_address_and_nobody_is_locked_out(
     # The page has a button that tries the same link again.
     fields = {one["name"]: one["value"] for tag, one in Read(refused.text).tags if tag == "input"}
     assert (fields, "Try again" in refused.text) == ({"link": right, "next": "/"}, True)
-    assert web.get("/board").status_code == 200  # who is signed in notices nothing
+    assert web.get("/board").status_code == 200  # signed-in users notice nothing
     door: Any = web.place.site.app
     assert door.may_try("10.0.0.7")
     now[0] += 60.1
@@ -181,7 +186,7 @@ def test_a_signed_out_browser_is_a_stranger(web: Web) -> None:
     assert out.headers["location"] == "/login?out=yes"
     assert f"path={web.home}".lower() in out.headers["set-cookie"].lower()
     gone = web.get("/board", headers={"cookie": f"{COOKIE}={cookie}"})
-    # Not led back to where it is signed out: login.js would send it there again and again.
+    # Not redirected to a page where it is signed out: login.js would send it back again and again.
     assert (gone.status_code, gone.headers["location"]) == (303, "/login?next=/board&out=yes")
     web.home = ""
     web.sign_in()
@@ -190,7 +195,7 @@ def test_a_signed_out_browser_is_a_stranger(web: Web) -> None:
 
 
 async def _streamed_until_sign_out(web: Web, kind: str) -> list[Any]:
-    """The messages of a stream whose browser is signed out after the first."""
+    """The messages of a stream whose browser is signed out after the first one."""
     got: list[Any] = []
     ended = asyncio.Event()
     first = iter([{"type": "http.request", "body": b"", "more_body": False}])
@@ -222,7 +227,10 @@ async def _streamed_until_sign_out(web: Web, kind: str) -> list[Any]:
 
 
 def test_a_sign_out_ends_open_streams(web: Web) -> None:
-    """At once, not with the next message. Break: look at the cookie only when a stream is opened, or something is sent."""
+    """Immediately, not with the next message.
+
+    Break: check the cookie only when a stream opens, or something is sent.
+    """
     assert web.portal is not None
     _, first, last = web.portal.call(_streamed_until_sign_out, web, "page=roots")
     assert (first["more_body"], last["more_body"], last["body"]) == (True, False, b"")

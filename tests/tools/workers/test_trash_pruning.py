@@ -1,4 +1,4 @@
-"""Old trash goes, and nothing that a wrong clock calls old."""
+"""Old trash is removed, but nothing that only a wrong clock calls old."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from llmc.repo.rules.trash_age import DAY_S, Age, Book
 from llmc.workers import restore
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
-#: how often the daemon of these tests looks
+#: how often the daemon of these tests checks
 LOOK_S = DAY_S / 4
 
 
@@ -31,7 +31,7 @@ def worktree(project: Project) -> Worktree:
 
 
 class Clock:
-    """The clock of the machine, which a test sets; files get the kernel's time all the same."""
+    """The machine's clock, which a test sets; files still get the kernel's time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shift_s = 0.0
@@ -48,7 +48,9 @@ def refs(project: Project) -> list[str]:
 
 
 def put(project: Project, worktree: Worktree, *, days_ago: float, known: bool = True) -> str:
-    """Something pinned long ago, with a directory; its ref. `known`: the event log has been kept since then."""
+    """Something pinned long ago, with a directory; returns its ref. `known`:
+    the event log goes back that far.
+    """
     at = time.time() - days_ago * DAY_S
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at))
     ref = f"refs/llmc/trash/w1/{stamp}-abcd-old"
@@ -68,7 +70,7 @@ def put(project: Project, worktree: Worktree, *, days_ago: float, known: bool = 
 
 
 def look(project: Project, count: int, *, first: bool = False) -> list[str]:
-    """What goes in so many looks of a daemon."""
+    """What a daemon removes in that many checks."""
     gone = [] if not first else restore.prune_by_itself(project, None)
     for _ in range(count):
         gone += restore.prune_by_itself(project, LOOK_S)
@@ -81,7 +83,7 @@ def test_a_wrong_clock_removes_nothing(
 ) -> None:
     """Forty days ahead, at a daemon's start and while it runs, for a whole day.
 
-    Break: age by the time in the name.
+    Break: measure the age by the time in the name.
     """
     if pinned == "before":
         trash.pin(project.root, worktree.path, "w1", "test")
@@ -97,7 +99,7 @@ def test_a_wrong_clock_removes_nothing(
 
 
 def test_a_restart_loop_with_a_clock_that_jumps(project: Project, worktree: Worktree, clock: Clock) -> None:
-    """Break: count the time between two daemons by the clock alone."""
+    """Break: measure the time between two daemons by the clock alone."""
     trash.pin(project.root, worktree.path, "w1", "test")
     for turn in range(40):
         clock.shift_s = turn % 2 * 400 * DAY_S
@@ -108,7 +110,7 @@ def test_a_restart_loop_with_a_clock_that_jumps(project: Project, worktree: Work
 def test_what_is_really_old_goes_by_itself(
     project: Project, worktree: Worktree, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: never. It is old by its name, by its files, and by a month of looks; then for a day more."""
+    """Break: never remove it. It is old by its name, by its files, and by a month of checks, plus a day."""
     old = put(project, worktree, days_ago=40)
     young = trash.pin(project.root, worktree.path, "w1", "test")
     _age_directories(monkeypatch)
@@ -141,17 +143,17 @@ def test_a_book_that_is_damaged_makes_everything_young(
 
 
 def test_files_of_another_time_are_a_doubt(project: Project, worktree: Worktree, clock: Clock) -> None:
-    """A name of long ago on a file of now. Break: look at names only."""
+    """An old name on a new file. Break: check only names."""
     ref = put(project, worktree, days_ago=40)
     plan = restore.plan(project, 30)
     assert [entry.ref for entry in plan.old] == [ref]
-    assert "the files are" in plan.doubts[trash.short(ref)], "its ctime is of now"
+    assert "the files are" in plan.doubts[trash.short(ref)], "its ctime is now"
 
 
 def test_the_log_is_asked_too(
     project: Project, worktree: Worktree, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: leave the event log out; a clock that has been wrong since the start of the machine shows nowhere else."""
+    """Break: leave the event log out; nothing else reveals a clock that has been wrong since boot."""
     _age_directories(monkeypatch)
     known = put(project, worktree, days_ago=40)
     assert restore.plan(project, 30).doubts == {}
@@ -160,7 +162,7 @@ def test_the_log_is_asked_too(
     project.root.events.write_text(json.dumps({"ts": time.time(), "action": "pinning", "ref": known}) + "\n")
     clock.shift_s = 40 * DAY_S
     assert "covers only 2d" in restore.plan(project, 30).doubts[trash.short(known)]
-    assert restore.plan(project, 0).doubts == {}, "whatever its age: no clock is asked"
+    assert restore.plan(project, 0).doubts == {}, "regardless of age: no clock is read"
 
 
 def test_what_llmc_did_not_put_there_stays(project: Project, worktree: Worktree, clock: Clock) -> None:
@@ -172,7 +174,7 @@ def test_what_llmc_did_not_put_there_stays(project: Project, worktree: Worktree,
 
 
 def test_what_was_added_to_a_pin_meanwhile_stays(project: Project, worktree: Worktree, clock: Clock) -> None:
-    """Break: delete a ref whatever it names by now."""
+    """Break: delete a ref whatever it names by then."""
     ref = put(project, worktree, days_ago=40)
     plan = restore.plan(project, 0)
     tip = worktree.commit("more.txt")
@@ -186,7 +188,7 @@ def test_what_was_added_to_a_pin_meanwhile_stays(project: Project, worktree: Wor
 def test_the_first_look_of_a_daemon_removes_nothing(
     project: Project, worktree: Worktree, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: remove at once what an earlier daemon found old; this one has seen nothing yet."""
+    """Break: remove immediately what an earlier daemon found old; this one has seen nothing yet."""
     ref = put(project, worktree, days_ago=40)
     _age_directories(monkeypatch)
     book = Book(time.time(), {trash.short(ref): Age(40 * DAY_S, 2 * DAY_S)})

@@ -1,4 +1,4 @@
-"""The two agents behind the protocol: neither is a kind of the other, and both are started the same way."""
+"""The two agents behind the protocol: neither is a kind of the other, and both start the same way."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ AGENTS: list[Agent] = [ClaudeCode("/bin/true"), Scripted(Path("/r/.llmc/agents")
 
 
 def test_neither_is_a_kind_of_the_other() -> None:
-    """What holds for one of them only is asked of its own methods. Break: let Scripted inherit from ClaudeCode."""
+    """What only one of them has is in its own methods. Break: let Scripted inherit from ClaudeCode."""
     assert not issubclass(Scripted, ClaudeCode)
 
 
 def test_both_take_the_same_flags_and_settings() -> None:
-    """Break: give one of them a flag of its own; what is tried with the scripted agent would prove less."""
+    """Break: give one of them its own flag; tests with the scripted agent would prove less."""
     claude, scripted = (agent.argv(LAUNCH)[len(agent.program()) :] for agent in AGENTS)
     assert claude == scripted
     assert AGENTS[0].settings("hook") == AGENTS[1].settings("hook")
@@ -45,7 +45,7 @@ def test_the_scripted_agent_understands_each_flag() -> None:
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_nothing_of_an_enclosing_client_is_inherited(agent: Agent) -> None:
-    """Break: start it with the environment as it is."""
+    """Break: start it with the whole environment."""
     around = dict.fromkeys(ENCLOSING_MARKS, "1") | {"HOME": "/home/p", "KEPT": "1"}
     environment = agent.environment(around)
     assert environment["KEPT"] == "1"
@@ -53,7 +53,7 @@ def test_nothing_of_an_enclosing_client_is_inherited(agent: Agent) -> None:
 
 
 def test_the_scripted_agent_keeps_out_of_a_persons_files() -> None:
-    """Break: use CLAUDE_CONFIG_DIR of the person, or ~/.claude."""
+    """Break: use the user's CLAUDE_CONFIG_DIR, or ~/.claude."""
     theirs = {"HOME": "/home/p", CONFIG_DIR: "/home/p/theirs"}
     claude, scripted = AGENTS
     assert scripted.environment(theirs)[CONFIG_DIR] == "/r/.llmc/agents/scripted"

@@ -1,4 +1,4 @@
-"""What a client's own files tell: what waits in its queue."""
+"""What a client's own files reveal: the messages in its queue."""
 
 import json
 import os
@@ -48,7 +48,7 @@ PUT_A, PUT_B = ("enqueue", "a"), ("enqueue", "b")
 def test_what_waits_in_the_queue(
     tmp_path: Path, operations: list[tuple[str, str | None]], left: list[str] | None
 ) -> None:
-    """Breaks when a row that takes one out empties the queue, or one that is not known counts as nothing."""
+    """Breaks when a row that removes one message empties the queue, or an unknown row is ignored."""
     assert ClaudeTranscript(rows(tmp_path / "t.jsonl", *operations)).queued() == left
 
 
@@ -67,18 +67,18 @@ def test_a_conversation_that_was_not_begun_has_no_queue(tmp_path: Path) -> None:
     ],
 )
 def test_whose_dialog_it_is(tmp_path: Path, waiting_for: str, asks: bool, wants_answer: bool) -> None:
-    """Breaks when an agent's own question counts as a person's dialog: its worker would wait for nobody all night."""
+    """Breaks when an agent's own question counts as the user's dialog: its worker would wait in vain."""
     said = status_file(tmp_path, status="waiting", waitingFor=waiting_for, procStart=start_of(os.getpid()))
     assert (said.status, said.asks, said.wants_answer) == (ClientStatus.WAITING, asks, wants_answer)
 
 
 def test_a_status_file_of_another_process_says_nothing(tmp_path: Path) -> None:
-    """Breaks when the pid alone is believed: it may be another process by now."""
+    """Breaks when the pid alone is trusted: it may belong to another process by now."""
     assert status_file(tmp_path, status="busy", procStart="1") == ClientState()
 
 
 def status_file(folder: Path, **record: str | None) -> ClientState:
-    """What a status file of this very process says."""
+    """What a status file of this process says."""
     (folder / "sessions").mkdir()
     (folder / f"sessions/{os.getpid()}.json").write_text(json.dumps(record))
     return ClaudeReader().state(folder, os.getpid())
@@ -86,14 +86,17 @@ def status_file(folder: Path, **record: str | None) -> ClientState:
 
 @pytest.mark.parametrize("agent", ["nope", "", None, 7, "../x", "protocol"])
 def test_a_record_of_an_unknown_agent_is_read_as_claude_code(tmp_path: Path, agent: object) -> None:
-    """`kind_of` does the same. Break: import the module of the agent without a fallback in agents/glance.py."""
+    """Like `kind_of`. Break: import the agent's module without a fallback in agents/glance.py."""
     assert glance(agent, str(tmp_path), os.getpid()) == Glance()
 
 
 @pytest.mark.parametrize("contained", [True, False])
 @pytest.mark.parametrize("odd", ["pipe", "link", "folder", "linked folder"])
 def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, contained: bool) -> None:
-    """A pipe is not waited for, and no link leads to another file. Break: `path.open` in transcripts.py."""
+    """llmc does not wait for a pipe, and follows no link to another file.
+
+    Break: `path.open` in transcripts.py.
+    """
     home = tmp_path / "home/adam"
     folder = home / "projects/slug"
     folder.mkdir(parents=True)
@@ -115,7 +118,7 @@ def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, c
             folder.rmdir()
             folder.symlink_to(theirs)
     found = ClaudeTranscript(path)
-    # The user's own client may have its folders where it likes.
+    # The user's own client may have its directories anywhere.
     is_read = odd == "linked folder" and not contained
     assert found.last_reply_id() == ("u1" if is_read else "")
     assert found.replies(0)[0] == (1 if is_read else 0)
@@ -124,7 +127,7 @@ def test_what_an_agent_puts_in_place_of_a_transcript(tmp_path: Path, odd: str, c
 
 @pytest.mark.parametrize("linked", ["1", "1/subagents"])
 def test_no_link_leads_to_the_subagents_of_another_conversation(tmp_path: Path, linked: str) -> None:
-    """Also where the agent makes a file like that of a holder. Break: look at the last two parts of a path only."""
+    """Even where the agent creates a file like the holder's. Break: check only a path's last two parts."""
     home = tmp_path / "home/adam"
     theirs = tmp_path / "theirs"
     usage = {"input_tokens": 1, "output_tokens": 1}
@@ -156,7 +159,10 @@ ID = "8a3a4089-2348-46da-87ab-c4e06ebe6e5d"
 
 
 def test_what_an_agent_leaves_beside_a_conversation_is_not_carried(tmp_path: Path) -> None:
-    """Links, pipes, and files that fill the disk. Break: `symlinks=True` in `carry`: the user's client writes through it."""
+    """Links, pipes, and files that fill the disk.
+
+    Break: `symlinks=True` in `carry`: the user's client writes through it.
+    """
     folder = tmp_path / "home/adam/projects/slug"
     inner = folder / ID / "subagents"
     inner.mkdir(parents=True)
@@ -192,7 +198,10 @@ def test_a_conversation_is_carried_from_and_to_deep_directories(tmp_path: Path) 
 
 @pytest.mark.parametrize("planted", [f"{ID}.jsonl", ".", f"{ID}/subagents/agent-1.jsonl"])
 def test_a_conversation_is_not_carried_through_a_link(tmp_path: Path, planted: str) -> None:
-    """Back into the home of a contained agent, which may have made links there. Break: no `_remove_links` in `carry`."""
+    """Back into a contained agent's home, where it may have made links.
+
+    Break: no `_remove_links` in `carry`.
+    """
     source = tmp_path / "user/projects/slug"
     (source / ID / "subagents").mkdir(parents=True)
     for name in (f"{ID}.jsonl", f"{ID}/subagents/agent-1.jsonl"):
@@ -215,7 +224,7 @@ def test_a_conversation_is_not_carried_through_a_link(tmp_path: Path, planted: s
     [("8a3a4089-2348-46da-87ab-c4e06ebe6e5d", True), ("memory", False), ("settings", False)],
 )
 def test_only_a_conversation_is_carried_to_another_home(tmp_path: Path, name: str, copied: bool) -> None:
-    """Break: take every name: an agent could replace the memory of the user's own client."""
+    """Break: carry every name: an agent could replace the memory of the user's own client."""
     folder = tmp_path / "home/adam/projects/slug"
     (folder / name).mkdir(parents=True)
     (folder / name / "MEMORY.md").write_text("of the agent")

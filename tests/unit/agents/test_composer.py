@@ -14,7 +14,7 @@ SCREENS = Path(__file__).parents[2] / "cases" / "screens"
 EXPECTED = json.loads((SCREENS / "screens.json").read_text())
 RULE = "─" * 80
 
-#: in a plain capture they look like a person's draft, and then must count as one
+#: in a plain capture they look like the user's draft, and then must count as one
 SUGGESTIONS = {"fresh-suggestion"}
 
 
@@ -28,14 +28,16 @@ def draw(*box: str, above: str = "● done", below: str = "  ⏵⏵ bypass permi
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_styled_screens(name: str) -> None:
-    """Breaks when `_is_suggestion` returns False, when `!` is not a prompt, or when colours are read as styles."""
+    """Breaks when `_is_suggestion` returns False, when `!` is not a prompt,
+    or when colors are read as styles.
+    """
     wanted = EXPECTED[name]
     assert composer(read(name, "ansi")) == Composer(Box(wanted["box"]), wanted.get("text", ""))
 
 
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - SUGGESTIONS))
 def test_plain_screens(name: str) -> None:
-    """Breaks when the prompt of bash mode (`!`) is not known, or the hint of a queue counts as a draft."""
+    """Breaks when the prompt of bash mode (`!`) is unknown, or a queue's hint counts as a draft."""
     wanted = EXPECTED[name]
     assert composer(read(name, "txt")) == Composer(Box(wanted["box"]), wanted.get("text", ""))
 
@@ -56,7 +58,7 @@ def test_an_empty_shell_prompt_is_not_an_empty_box() -> None:
 
 
 def test_a_dialog_that_begins_with_its_cursor_is_not_the_box() -> None:
-    """Breaks when `❯` without the no-break space is taken for the prompt: Enter would answer the dialog."""
+    """Breaks when `❯` without the no-break space is taken as the prompt: Enter would answer the dialog."""
     assert composer(draw("❯ 1. Yes", "  2. No")).box is Box.ABSENT
 
 
@@ -71,7 +73,7 @@ def test_a_pasted_rule_stays_inside_the_box() -> None:
 
 
 def test_holds_our_header_or_a_placeholder_of_our_length() -> None:
-    """Breaks when any placeholder counts as ours: Enter would send a person's own paste."""
+    """Breaks when any placeholder counts as ours: Enter would send the user's own paste."""
     header, text = "[llmc task-1]", "[llmc task-1]\none\ntwo\n"
     assert holds(composer(draw(f"❯\u00a0{header}", "  one", "  two")), header, text)
     assert holds(composer(draw("❯\u00a0[Pasted text #3 +3 lines]")), header, text)
@@ -86,7 +88,7 @@ def at(screen: str, column: int, row: int = 3) -> Box:
 
 
 def test_only_the_cursor_at_its_start_makes_a_box_empty() -> None:
-    """Breaks when the cursor is not looked at: text would go behind blanks, or into a person's search."""
+    """Breaks when the cursor is not checked: text would go after blanks, or into the user's search."""
     box = draw("❯\u00a0")
     assert at(box, 2) is Box.EMPTY
     assert at(box, 3) is Box.BLANK
@@ -122,7 +124,7 @@ LINES = st.lists(
 
 @given(LINES)
 def test_a_draft_is_never_empty(lines: list[str]) -> None:
-    """Breaks when a text like a hint or a suggestion is taken for the client's own."""
+    """Breaks when a text like a hint or a suggestion is taken as the client's own."""
     text = "\n".join(lines)
     assume(text.strip() and text.strip() != "Press up to edit queued messages")
     box = composer(draw(f"❯\u00a0{lines[0]}", *(f"  {line}" for line in lines[1:])))
@@ -143,6 +145,6 @@ def test_a_draft_is_never_empty_with_styles(lines: list[str], cursor_at_start: b
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=2))
 def test_what_is_dim_is_the_clients_own(text: str) -> None:
-    """Breaks when only known suggestions are recognised."""
+    """Breaks when only known suggestions are recognized."""
     screen = draw(f"❯\u00a0\x1b[7m{text[0]}\x1b[0;2m\x1b[39m{text[1:]}\x1b[0m")
     assert composer(screen) == Composer(Box.EMPTY)

@@ -36,7 +36,7 @@ def seen(tmp_path: Path, theirs: object, **environment: str) -> dict[str, Any]:
 
 
 def test_it_is_what_the_client_needs_to_start_and_no_more(tmp_path: Path) -> None:
-    """Break: copy the file, without what is known to be secret: a key of a later version would be shown."""
+    """Break: copy the file without its known secrets: a later version's key would be shown."""
     assert seen(tmp_path, THEIRS, ANTHROPIC_API_KEY=KEY) == {
         "hasCompletedOnboarding": True,
         "numStartups": 7,
@@ -63,7 +63,10 @@ def test_a_file_that_is_not_as_the_client_writes_it(tmp_path: Path) -> None:
 
 
 def test_what_an_agent_made_of_its_home_does_not_stop_the_next_launch(tmp_path: Path) -> None:
-    """A home that cannot be read, and directories where files belong. Break: no `chmod` or no `remove_tree` in home.py."""
+    """An unreadable home, and directories where files belong.
+
+    Break: no `chmod` or no `remove_tree` in home.py.
+    """
     seen(tmp_path, THEIRS)
     home = tmp_path / "home"
     for name in (".claude.json", "settings.json"):

@@ -1,4 +1,4 @@
-"""Where the model of a contained Claude Code is, and what the client does not ask for."""
+"""The address of a contained Claude Code's model, and what the client does not request."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_the_hosts_of_the_model(tmp_path: Path, variables: dict[str, str], wante
 
 
 def test_the_user_s_settings_may_name_it(tmp_path: Path) -> None:
-    """As the client reads them: they win over the environment."""
+    """As the client reads them: they override the environment."""
     (tmp_path / "settings.json").write_text(
         json.dumps({"env": {"ANTHROPIC_BASE_URL": "https://set.example"}})
     )
@@ -41,7 +41,7 @@ def test_the_user_s_settings_may_name_it(tmp_path: Path) -> None:
 
 
 def test_a_contained_client_asks_for_no_news_unless_the_user_wants_them(tmp_path: Path) -> None:
-    """Else each agent would try hosts that nobody listed, and be told so."""
+    """Otherwise each agent would try unlisted hosts, and the user would be notified."""
     name = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
     for given, wanted in (({}, "1"), ({name: "0"}, "0")):
         home = make_home(tmp_path / "home", tmp_path, {"HOME": str(tmp_path), **given}, ())

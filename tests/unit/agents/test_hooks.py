@@ -1,4 +1,4 @@
-"""Hooks become events: what a client calls things is known in agents/ only."""
+"""Hooks become events: the client's own names are known only in agents/."""
 
 import re
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_only_the_tool_that_makes_tasks_announces_one() -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "scripted", "", "of-a-later-llmc"])
 def test_what_llmc_tells_itself_is_the_same_for_every_agent(agent: str) -> None:
-    """Break: leave it to the translator of the client."""
+    """Break: leave it to the client's translator."""
     said = event("Report", agent, kind="blocked", text="no key")
     assert (said.what, said.told["text"]) == (What.REPORTED, "no key")
     assert event("PaneDied", agent, pane="%1").what is What.EXITED
@@ -98,7 +98,7 @@ def test_shells_are_told_from_agents() -> None:
 
 @given(st.sampled_from([*HOOKS, *TOOL_HOOKS, "Report", "PaneDied", "New"]), st.dictionaries(KEYS, JSON))
 def test_no_payload_stops_an_inbox(name: str, payload: dict[str, Any]) -> None:
-    """Break: read a key of the payload without a look at its type."""
+    """Break: read a key of the payload without checking its type."""
     assert event(name, **payload).name == name
 
 
@@ -124,20 +124,20 @@ def test_no_name_of_a_client_is_known_outside_of_agents() -> None:
 
 @pytest.mark.parametrize("session", ["--mcp-config=x", "-p", "../x", "a b", "a\n", "x" * 101, ""])
 def test_a_conversation_that_could_be_an_option_has_no_name(session: str) -> None:
-    """It becomes an argument of the client, also of one that is not contained. Break: believe every text."""
+    """It becomes an argument of the client, even of one that is not contained. Break: trust any text."""
     assert event("SessionStart", session_id=session).session is None
     assert event("SessionStart", session_id="8a3a4089-2348-46da-87ab-c4e06ebe6e5d").session
 
 
 @pytest.mark.parametrize("path", ["a\0b", "/a\0b", "relative.jsonl", "/" + "x" * 5000])
 def test_a_path_that_no_system_takes_is_none(path: str) -> None:
-    """Break: keep a NUL byte: each look at the file raises ValueError."""
+    """Break: keep a NUL byte: each check of the file raises ValueError."""
     assert event("SessionStart", transcript_path=path).transcript == ""
     assert event("SessionStart", transcript_path="/t/1.jsonl").transcript == "/t/1.jsonl"
 
 
 def test_words_that_are_stored_have_a_length() -> None:
-    """Break: keep what a hook says as it is: state.json and the event log hold it."""
+    """Break: keep a hook's text as it is: state.json and the event log contain it."""
     long = "x" * 100_000
     found = event("StopFailure", error=long, last_assistant_message=long, reason=long, task_subject=long)
     kept = (found.error, found.last_words, found.end, found.task_subject, event(long).name)

@@ -1,4 +1,4 @@
-"""Rows of files that agents write: the same rows whatever the chunks are, and each byte once."""
+"""Rows of files that agents write: the same rows whatever the chunks, and each byte once."""
 
 import io
 import json
@@ -20,7 +20,10 @@ LINES = st.sampled_from([b"", b"\r", b"x", b'{"n":1', b'{"n":1}', b'{"n":2,"m":0
 def test_they_are_those_of_the_whole_file(
     lines: list[bytes], chunk: int, torn: int, both: bool, at_once: int
 ) -> None:
-    """Read with any chunks, and in any number of looks. Break: lose or repeat the line where a chunk or a look ends."""
+    """Read in any chunks, in any number of calls.
+
+    Break: lose or repeat the line where a chunk or a call ends.
+    """
     data = b"".join(line + b"\n" for line in lines) + b'{"n":3,"m":1}'[:torn]
     needles = (b'"n"', b'"m"') if both else (b'"n"',)
     wanted = [
@@ -42,7 +45,10 @@ def test_they_are_those_of_the_whole_file(
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_line_that_is_too_long_is_passed_once(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
-    """Also while it grows. Break: read it again at each look, because it has no end yet; or keep it in memory."""
+    """Even while it grows.
+
+    Break: read it again in each call, because it has no end yet; or keep it in memory.
+    """
     monkeypatch.setattr(json_lines, "_CHUNK", 16)
     monkeypatch.setattr(base_given, "MOST_LINE", 50)
     long = b'{"n":"' + b"x" * 200 + (b'"}\n{"n":1}\n' if ends else b"")

@@ -1,4 +1,4 @@
-"""An agent with other hooks, files, keys and another screen: what llmc does with one needs nothing of Claude Code's."""
+"""An agent with other hooks, files, keys and another screen: llmc needs nothing of Claude Code's for it."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ HERE = Pane(PaneId("%1"), SessionName("s"), False, False, None, os.getpid(), 1)
 
 
 class Shows:
-    """A tmux that shows one screen, and keeps the keys."""
+    """A tmux that shows one screen, and records the keys."""
 
     def __init__(self, shown: str = "$ \n") -> None:
         self.shown = shown
@@ -81,7 +81,7 @@ def test_its_hooks_move_a_worker(record: WorkerRecord) -> None:
 
 
 def test_its_own_files_say_how_it_is_and_what_waits_in_it(record: WorkerRecord) -> None:
-    """Break: read the status file or the queue of Claude Code in sessions/."""
+    """Break: read Claude Code's status file or queue in sessions/."""
     says(record, "you> a", state=f"awake {time.time()}")
     assert sessions.status_of(record, HERE) is ClientStatus.BUSY
     assert not leftovers.has_queue(record, HERE)
@@ -92,7 +92,7 @@ def test_its_own_files_say_how_it_is_and_what_waits_in_it(record: WorkerRecord) 
 
 
 def test_the_status_asks_it_in_its_own_way(record: WorkerRecord) -> None:
-    """Break: read the status file of Claude Code in records/sight.py."""
+    """Break: read Claude Code's status file in records/sight.py."""
     says(record, state="asking 1.0")
     asked = glance(record.agent, record.config_dir, HERE.pid)
     says(record, state="asleep 1.0")
@@ -125,7 +125,7 @@ def test_a_question_is_answered_with_its_keys(record: WorkerRecord) -> None:
     pane = Shows("Which?\n")
     says(record, state="choosing 1.0")
     dialog = _Dialog(project_of(pane), record, asked)
-    assert dialog._shown() is None, "a person opened that one"
+    assert dialog._shown() is None, "the user opened that one"
     says(record, "re Which?> green", state="asking 1.0")
     dialog._choose(2)
     assert (pane.keys, dialog.given) == ([("b",)], "green")
@@ -143,7 +143,7 @@ def test_its_tokens_count_and_its_words_are_kept(record: WorkerRecord, tmp_path:
 
 
 def test_what_it_started_is_found_by_its_own_mark(record: WorkerRecord) -> None:
-    """Break: know one mark only: what such an agent left running would write on after a reset."""
+    """Break: know only one mark: this agent's leftover processes would keep writing after a reset."""
     mine = f"o{os.getpid()}"
     env = {**os.environ, "LLMC_INSTANCE": mine}
     with (

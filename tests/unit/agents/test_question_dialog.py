@@ -1,4 +1,4 @@
-"""The dialog of a question: recognised whole, or not at all."""
+"""The dialog of a question: recognized completely, or not at all."""
 
 from pathlib import Path
 
@@ -62,7 +62,10 @@ def test_what_clients_draw_is_recognised() -> None:
     ids=range(11),
 )  # fmt: skip
 def test_anything_else_is_not(screen: str) -> None:
-    """A key in the wrong dialog could allow what nobody allowed. Break: leave out any check of `recognise`."""
+    """A key in the wrong dialog could grant permission by accident.
+
+    Break: leave out any check of `recognise`.
+    """
     assert recognise(screen, "Which colour?", OPTIONS) is None
 
 
@@ -102,6 +105,6 @@ def test_one_question_with_known_options_can_be_answered() -> None:
     ],
 )
 def test_whatever_else_is_asked_is_shown_and_left_to_a_person(tool: str, given: object, text: str) -> None:
-    """Break: call several questions, or a permission, answerable."""
+    """Break: treat several questions, or a permission, as answerable."""
     found = asked(event(tool, given))
     assert (found.text, found.answerable, found.options) == (text, False, ())

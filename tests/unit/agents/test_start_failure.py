@@ -1,4 +1,4 @@
-"""Why a client exited at its start: the error among what it printed, not the last line of it."""
+"""Why a client exited at its start: the error in its output, not the last line."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_error_is_the_reason(screen: str, reason: str) -> None:
 
 
 def test_root_is_told_the_way_out() -> None:
-    """Break: leave the fix out; nobody finds the setting by themselves."""
+    """Break: leave the fix out; users would not find the setting by themselves."""
     said = reason_of(["", AS_ROOT, "", "Note: see the docs"])
     assert said.startswith(AS_ROOT)
     assert "as a non-root user" in said

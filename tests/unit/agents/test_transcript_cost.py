@@ -1,4 +1,4 @@
-"""What a transcript costs that an agent made: memory and time are bounded, and a second look costs what is new."""
+"""The cost of a transcript that an agent wrote: bounded memory and time; a second read costs what is new."""
 
 import json
 import tracemalloc
@@ -39,7 +39,7 @@ FLOODS = {
 def test_no_file_of_an_agent_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, flood: str
 ) -> None:
-    """Break: read the file at once, and split it: 9 MB of newlines took more than 70 MB of memory."""
+    """Break: read the whole file and split it: 9 MB of newlines took more than 70 MB of memory."""
     for module in (transcripts, followed):
         monkeypatch.setattr(module, "Budget", lambda *_: Budget(most_rows=3000), raising=False)
     path, unit = tmp_path / "s.jsonl", FLOODS[flood]
@@ -79,7 +79,7 @@ def used(message: str, output: int, model: str = "opus", more: str = "") -> byte
 
 
 def test_a_poll_reads_only_what_is_new(tmp_path: Path) -> None:
-    """What was read is overwritten in its place, and still known. Break: read from the beginning at each look."""
+    """What was read is overwritten in place, and still known. Break: read from the start each time."""
     path, old = tmp_path / "s.jsonl", put("a") + said(f"{HEADER}\nDo it")
     path.write_bytes(old)
     assert ClaudeTranscript(path).queued() == ["a"]
@@ -96,7 +96,7 @@ def test_a_poll_reads_only_what_is_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["replaced", "cut", "gone"])
 def test_another_file_in_its_place_is_read_from_its_beginning(tmp_path: Path, how: str) -> None:
-    """Break: continue at the offset of the file that was there."""
+    """Break: continue at the offset of the previous file."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(put("a") + put("b"))
     assert ClaudeTranscript(path).queued() == ["a", "b"]
@@ -115,7 +115,7 @@ def test_another_file_in_its_place_is_read_from_its_beginning(tmp_path: Path, ho
 def test_a_queue_that_is_not_read_to_its_end_is_unknown_until_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: take the part that was read for all of it; or begin again at each look."""
+    """Break: treat the part that was read as all of it; or start over each time."""
     monkeypatch.setattr(followed, "Budget", lambda: Budget(most_rows=2))
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"".join(put(text) for text in "abcde"))
@@ -125,14 +125,14 @@ def test_a_queue_that_is_not_read_to_its_end_is_unknown_until_it_is(
 
 @pytest.mark.parametrize("rows", [put("a") * 3000, put("a" * (1 << 20)) * 3], ids=["many", "long"])
 def test_a_queue_that_no_client_has_is_unknown(tmp_path: Path, rows: bytes) -> None:
-    """Break: keep all of it, and look through all of it for each message that leaves it."""
+    """Break: keep all of it, and search all of it for each message that leaves it."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(rows + line({"type": "queue-operation", "operation": "remove", "content": "z"}))
     assert ClaudeTranscript(path).queued() is None
 
 
 def test_prompts_of_an_agent_that_never_end_are_not_kept(tmp_path: Path) -> None:
-    """The newest are. Break: no limit in `Prompts`."""
+    """The latest ones are. Break: no limit in `Prompts`."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"".join(said(f"{HEADER} {number} {'x' * 500_000}") for number in range(20)))
     found = [one.text[:13] for one in ClaudeTranscript(path).prompts(HEADER)[0]]
@@ -143,7 +143,7 @@ IMAGE = "iVBORw0KGgo" * 450_000  # 5 MB, as pasted
 
 
 def test_long_rows_with_images_are_read_and_counted(tmp_path: Path) -> None:
-    """Break: take a row of several MB for too long."""
+    """Break: treat a row of several MB as too long."""
     path = tmp_path / "s.jsonl"
     rows = [said(f"{HEADER}\nSee", IMAGE), used("m1", 3), used("m1", 7, more=IMAGE), put("a"), used("m2", 2)]
     path.write_bytes(b"".join(rows))
@@ -157,7 +157,7 @@ def test_long_rows_with_images_are_read_and_counted(tmp_path: Path) -> None:
 def test_a_meter_goes_on_with_what_was_too_much_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: begin each read with a budget for each file; or forget what was left."""
+    """Break: start each read with a budget per file; or forget what was left."""
     monkeypatch.setattr(transcripts, "Budget", lambda: Budget(most_rows=3))
     path, inner = tmp_path / "s.jsonl", tmp_path / "s/subagents/agent-1.jsonl"
     inner.parent.mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_a_meter_goes_on_with_what_was_too_much_at_once(
 def test_models_and_messages_without_end_are_counted_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: keep each model and message that an agent makes up; each model would be in state.json, too."""
+    """Break: keep every model and message that an agent invents; each model would be in state.json, too."""
     monkeypatch.setattr(transcripts, "MOST_MESSAGES", 10)
     path, most = tmp_path / "s.jsonl", transcripts.MOST_MODELS
     path.write_bytes(b"".join(used(f"m{number}", 1, f"model-{number}") for number in range(most + 30)))

@@ -19,7 +19,7 @@ def row(message_id: str, output: int, model: str = "opus") -> str:
 
 
 def test_a_message_of_several_blocks_counts_once(tmp_path: Path) -> None:
-    """Break that fails it: add up rows instead of messages."""
+    """Break: add up rows instead of messages."""
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(row("m1", 1) + row("m1", 7) + row("m2", 3))
     assert ClaudeTranscript(transcript).meter().read() == {

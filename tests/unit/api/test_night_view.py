@@ -1,4 +1,4 @@
-"""The series of a night: the steps of its charts, and what each of them counts."""
+"""The series of a night: the steps of its charts, and what each one counts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The other nodes for the screens: what needs the user first, each thing once, and nothing claimed that is not known."""
+"""The other nodes on the screens: what needs the user first, each item once, and nothing unknown claimed."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def seen(*nodes: Node, more: int = 0) -> Sighting:
 
 
 def test_what_needs_the_user_comes_first_with_the_command_to_type_here() -> None:
-    """Break: give the command as its own node would type it."""
+    """Break: show the command as its own node would type it."""
     workers = {"auto-1": "idle", "auto-2": "needs_input", "auto-3": "working"}
     (one,) = others_of(seen(node("far", workers, ASKS)), NOW, 60).nodes
     assert [(there.who, there.look.name) for there in one.there] == [
@@ -44,7 +44,7 @@ def test_what_needs_the_user_comes_first_with_the_command_to_type_here() -> None
 
 
 def test_status_and_the_screens_count_the_same_workers_as_busy(capsys: pytest.CaptureFixture[str]) -> None:
-    """Break: let `status --fleet` count who waits for the user, or has nothing to change."""
+    """Break: let `status --fleet` count workers that wait for the user, or have nothing to change."""
     far = node("far", {f"auto-{number}": status for number, status in enumerate(Status)})
     _say_nodes([far])
     (on_screen,) = others_of(seen(far), NOW, 60).nodes
@@ -53,7 +53,7 @@ def test_status_and_the_screens_count_the_same_workers_as_busy(capsys: pytest.Ca
 
 
 def test_a_task_of_all_nodes_needs_the_user_once() -> None:
-    """Break: count it on every node that shows it; or drop a worker that asks the same as one elsewhere."""
+    """Break: count it on every node that shows it; or drop a worker with the same question as another."""
     far, further = node("far", {}, TASK), node("further", {"auto-2": "needs_input"}, TASK, ASKS)
     both = others_of(seen(far, further), NOW, 60)
     assert [(one.name, [there.who for there in one.there]) for one in both.nodes] == [
@@ -94,7 +94,7 @@ def test_a_node_looks_as_it_is() -> None:
 
 
 def test_an_old_sighting_says_so() -> None:
-    """Break: show what was seen before the database was gone as if it were so now."""
+    """Break: show what was known before the database was lost as if it were current."""
     assert not others_of(seen(), NOW, 60).stale
     assert others_of(seen(more=2), NOW + 60, 60).stale
     assert others_of(seen(more=2), NOW, 60).more == 2

@@ -1,4 +1,4 @@
-"""Each screen says something about each status: a new one must not fall silently into a default."""
+"""Each screen handles each status: a new one must not silently fall back to a default."""
 
 from collections.abc import Iterable
 

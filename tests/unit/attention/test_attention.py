@@ -44,7 +44,7 @@ def test_a_row_that_a_newer_llmc_wrote_is_shown_all_the_same(row: dict[str, obje
 
 
 def test_what_is_raised_again_keeps_its_age_and_is_told_once(store: Store) -> None:
-    """Break: raise_item takes `now` each time."""
+    """Break: let raise_item use `now` each time."""
     for text in ("a draft", "a draft", "another draft"):
         with store.transaction() as tx:
             tx.raise_item("person:adam", kind="person", severity="blocked", who="adam", text=text)
@@ -127,7 +127,7 @@ def record(status: str = "idle", **fields: object) -> dict[str, object]:
 def found(
     *records: dict[str, object], auto: dict[str, object] | None = None, raised: object = None, **facts: object
 ) -> dict[str, Item]:
-    """The items by their keys; a plain daemon runs unless the test says otherwise."""
+    """The items by key; a plain daemon is running unless the test says otherwise."""
     state = {
         "workers": {str(one["name"]): one for one in records},
         "auto": auto or {},
@@ -188,7 +188,7 @@ def test_accept_is_not_offered_for_work_that_it_refuses() -> None:
 
 
 def test_a_question_is_shown_with_its_words_and_options() -> None:
-    """Break: say only that something is asked; or offer `answer` where it would be refused."""
+    """Break: say only that there is a question; or offer `answer` where it would be refused."""
     asked = {"text": "Which colour?", "options": ["Red", "Blue"], "answerable": True}
     asks = record("needs_input", reason="question", asked=asked)
     (item,) = found(asks, workers={"adam": Seen(False, "input needed")}).values()
@@ -201,7 +201,7 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
     ):
         assert in_the_way["question:adam"].next == "llmc attach adam"
     other = found(asks, workers={"adam": Seen(False, "dialog open")})
-    assert set(other) == {"dialog:adam"}, "a person opened another dialog meanwhile"
+    assert set(other) == {"dialog:adam"}, "the user opened another dialog in the meantime"
     assert set(found(asks, workers={"adam": Seen(False, rests=True)})) == {"input:adam"}, "it was escaped"
     for at, key, verb in ((6.0, "question:adam", "answer"), (4.0, "dialog:adam", "attach")):
         resolving = record("rebasing", asked={**asked, "at_unix": at})
@@ -217,7 +217,7 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
 
 @pytest.mark.parametrize("status", ["needs_review", "needs_input", "error", "offline", "working"])
 def test_auto_mode_looks_after_its_own(status: str) -> None:
-    """Break: list what comes by itself; or hide what a person holds."""
+    """Break: list what resolves itself; or hide what the user holds."""
     worker = record(status, auto=True, reason="crashed", error_reason="x", current_prompt="x")
     running = {"daemon": Registration(7, auto=True, agent="scripted")}
     assert found(worker, **running) == {}
@@ -227,7 +227,7 @@ def test_auto_mode_looks_after_its_own(status: str) -> None:
 
 @pytest.mark.parametrize("reason", ["down", "crashed", "added"])
 def test_an_agent_that_does_not_start_needs_you(reason: str) -> None:
-    """Break: list an offline worker only where it has a task; or name `llmc up` alone, which has just failed."""
+    """Break: list an offline worker only if it has a task; or name only `llmc up`, which has just failed."""
     why = (
         "the agent exited immediately: cannot be used with root/sudo. In a container: `llmc config set a.b 1`"
     )
@@ -246,7 +246,7 @@ def test_an_agent_that_does_not_start_needs_you(reason: str) -> None:
 
 
 def test_an_auto_worker_that_auto_mode_has_needs_no_command() -> None:
-    """It restarts by itself, or is not used. Break: `llmc up --detach` for every worker that is offline."""
+    """It restarts by itself, or is not used. Break: `llmc up --detach` for every offline worker."""
     for name, drives in (("auto-1", True), ("auto-2", False)):
         row = worker_view({"name": name, "status": "offline", "auto": True}, False)
         facts = Facts(NOW, running=True, daemon=AUTO._replace(concurrency=1))
@@ -313,7 +313,7 @@ AUTO = Registration(7, auto=True, agent="scripted", version="1")
 def test_what_the_fleet_needs(
     auto: dict[str, object], facts: dict[str, object], keys: set[str], command: str
 ) -> None:
-    """Break: leave a function out of `fleet_items`; or let a plain daemon pass for auto mode."""
+    """Break: leave a function out of `fleet_items`; or treat a plain daemon as auto mode."""
     items = found(record(), auto=auto, workers={"adam": Seen(False)}, **facts)
     assert set(items) == keys
     assert {item.next for item in items.values()} == ({command} if keys else set())
@@ -321,7 +321,7 @@ def test_what_the_fleet_needs(
 
 @pytest.mark.parametrize("facts", [{"running": False, "daemon": None}, {}])
 def test_why_auto_mode_failed_is_said_until_it_runs_again(facts: dict[str, object]) -> None:
-    """Break: tell under a plain daemon only that auto mode does not run, and the reason of the night is lost."""
+    """Break: under a plain daemon, say only that auto mode is not running; the reason would be lost."""
     (item,) = found(record(), auto=FAILED, workers={"adam": Seen(False)}, **facts).values()
     assert (item.kind, item.text) == ("auto", "auto mode failed (auth): logged out")
 
@@ -348,14 +348,20 @@ GONE: dict[str, object] = {"running": False, "daemon": None}
 def test_whether_auto_mode_will_finish_tasks(
     auto: dict[str, object], facts: dict[str, object], why: str | None
 ) -> None:
-    """A daemon that starts has the lock before its own registration. Break: leave out the supervisor, or that daemon."""
+    """A starting daemon has the lock before its registration.
+
+    Break: leave out the supervisor, or that daemon.
+    """
     found = without_auto({"auto": auto}, Facts(NOW, **facts))  # type: ignore[arg-type]
     assert (found and found.text) == why
     assert found is None or found.next.endswith(("llmc up --auto --detach", "llmc overseer"))
 
 
 def test_the_next_question_is_another_one() -> None:
-    """No hook tells of the answer, so its status stays. Break: date a question by the status alone: nobody is told of it."""
+    """No hook reports the answer, so its status stays.
+
+    Break: date a question by the status alone: the next one sends no notification.
+    """
     asks = record("needs_input", reason="question", asked={"tool": "x", "text": "Which?", "at_unix": 7.0})
     assert found(asks, workers={"adam": Seen(False)})["question:adam"].since_unix == 7.0
 
@@ -404,7 +410,7 @@ def test_a_source_that_is_free_again_or_blocks_nothing_is_not_listed() -> None:
 
 
 def test_a_source_that_is_missing_is_listed_until_it_is_there_and_no_command_needs_it() -> None:
-    """Break: offer `llmc accept` or `llmc start` meanwhile; list it although it is there again."""
+    """Break: offer `llmc accept` or `llmc start` in the meantime; keep it listed once the source is back."""
     fix = "llmc config set repo.default_branch trunk"
     gone = {
         "kind": "no_source",

@@ -1,4 +1,4 @@
-"""Budgets: what tokens cost, which of them count, and when it is enough."""
+"""Budgets: what tokens cost, which of them count, and when a limit is reached."""
 
 import pytest
 from hypothesis import given
@@ -73,7 +73,7 @@ def test_caches_without_a_price_follow_the_input() -> None:
 
 @pytest.mark.req("5-005")
 def test_the_longest_beginning_of_a_name_has_the_price() -> None:
-    """Break: take the first name that fits."""
+    """Break: use the first name that fits."""
     table = Prices(
         own={
             "claude": Price(input=1.0, output=1.0),
@@ -91,7 +91,7 @@ def test_the_longest_beginning_of_a_name_has_the_price() -> None:
 
 @pytest.mark.req("5-005")
 def test_half_a_price_is_none() -> None:
-    """Output at no cost would be a wrong sum that looks right. Break: read an unset output as 0."""
+    """Free output would be a wrong sum that looks right. Break: read an unset output price as 0."""
     assert cost_of(Prices(own={"claude": Price(input=1.0)}), "claude-x", million(input_tokens=1)) is None
 
 
@@ -136,7 +136,10 @@ def test_other_events_and_broken_ones_are_no_rows() -> None:
 
 @pytest.mark.req("5-007")
 def test_cache_reads_do_not_count_against_token_limits_but_cost_what_they_cost() -> None:
-    """Each step reads the whole context again: it would be nearly all of every limit. Break: add them in Tokens.new."""
+    """Each step reads the whole context again, which would dominate every limit.
+
+    Break: add them in Tokens.new.
+    """
     allowed = limits(Budget(task_tokens=1000, task_cost=1.0))
     spent = spent_on(Prices(own={"claude": OPUS}), {"claude-opus": million(cache_read_input_tokens=1)})
     found = verdict(allowed, task=spent)
@@ -149,7 +152,7 @@ def test_cache_reads_do_not_count_against_token_limits_but_cost_what_they_cost()
 @pytest.mark.req("5-006")
 @given(BUDGETS, SPENT, SPENT, SPENT)
 def test_hard_is_reached_exactly_where_some_limit_is(b: Budget, task: Spent, day: Spent, run: Spent) -> None:
-    """Break: one scope's spending held against another's limit."""
+    """Break: compare one scope's spending with another's limit."""
     pairs = [
         (b.task_tokens, task.tokens.new),
         (b.day_tokens, day.tokens.new),
@@ -171,7 +174,7 @@ def test_hard_is_reached_exactly_where_some_limit_is(b: Budget, task: Spent, day
 @pytest.mark.parametrize("limited", ["task", "day", "run"])
 @pytest.mark.parametrize("spender", ["task", "day", "run"])
 def test_each_limit_is_about_its_own_scope(limited: str, spender: str, unit: str) -> None:
-    """Break: `>` for `>=`, or hold the run's spending against the day's limit."""
+    """Break: `>` for `>=`, or compare the run's spending with the day's limit."""
     much = Spent(tokens=Tokens(output_tokens=10), cost=10.0)
     found = verdict(limits(Budget(**{f"{limited}_{unit}": 10})), **{spender: much})
     assert found.level is (Level.HARD if limited == spender else Level.OK)
@@ -211,7 +214,7 @@ def test_the_words_name_what_was_used_and_the_setting() -> None:
 
 @pytest.mark.req("5-008")
 def test_a_limit_in_dollars_that_cannot_be_checked_is_a_reason_to_stop() -> None:
-    """Nobody is there at night to see that there is no ceiling. Break: leave _is_blind out of _level()."""
+    """At night, no user would see that there is no ceiling. Break: leave _is_blind out of _level()."""
     unknown = spent_on(Prices(), {"claude-opus": million(input_tokens=1)})
     found = verdict(limits(Budget(run_cost=10.0)), run=unknown)
     assert found.level is Level.HARD
@@ -221,7 +224,7 @@ def test_a_limit_in_dollars_that_cannot_be_checked_is_a_reason_to_stop() -> None
 
 @pytest.mark.req("5-009")
 def test_a_task_can_have_a_budget_of_its_own() -> None:
-    """Break: leave `own` aside in limits()."""
+    """Break: ignore `own` in limits()."""
     budget = Budget(task_tokens=100, task_cost=1.0, day_tokens=50)
     own = limits(budget, {"tokens": 500, "cost": 0})
     assert [(limit.setting, limit.most) for limit in own.limits] == [
@@ -246,6 +249,6 @@ def test_a_task_can_have_a_budget_of_its_own() -> None:
     )
 )
 def test_a_budget_in_a_task_file_that_makes_no_sense_changes_nothing(own: object) -> None:
-    """Whoever writes task files must not lift a limit by mistake. Break: take any value in _is_amount()."""
+    """An author of task files must not lift a limit by mistake. Break: accept any value in _is_amount()."""
     budget = Budget(task_tokens=100, task_cost=1.0)
     assert limits(budget, own) == limits(budget)

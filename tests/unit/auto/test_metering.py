@@ -1,4 +1,6 @@
-"""Which tokens are new and whose they are: every token is told once, however often and whenever somebody looks."""
+"""Which tokens are new and whose they are: every token is counted once,
+however often and whenever it is read.
+"""
 
 from collections import Counter
 
@@ -39,7 +41,7 @@ STEPS = st.lists(
 @pytest.mark.req("5-001", "5-003")
 @given(STEPS)
 def test_every_token_is_told_once_and_to_the_task_that_used_it(steps: list[tuple[str, str, int]]) -> None:
-    """Looks come at any time, and not at each /clear. Break: leave out `deltas` or `skipped` in measure()."""
+    """Reads come at any time, and not at each /clear. Break: leave out `deltas` or `skipped` in measure()."""
     files: dict[str, dict[str, Tokens]] = {"c0": {}}
     number, (metered, _) = 0, look(Metered(), {}, "c0", task("t0"))
     used: Counter[tuple[str, str]] = Counter()
@@ -84,7 +86,7 @@ def test_a_second_look_finds_nothing_new() -> None:
 
 
 def test_a_conversation_that_is_gone_says_nothing_and_may_come_back() -> None:
-    """Break: count a model that is missing as zero."""
+    """Break: count a missing model as zero."""
     files = {"c": {"opus": tokens(5)}}
     metered, _ = look(Metered(), files, "c", task("1"))
     assert look(metered, {}, "c", task("1")) == (metered, [])
@@ -92,7 +94,10 @@ def test_a_conversation_that_is_gone_says_nothing_and_may_come_back() -> None:
 
 
 def test_after_a_transcript_shrank_its_growth_counts_from_there() -> None:
-    """Nothing negative, nothing twice, and not blind until the old size is reached. Break: keep the larger total."""
+    """Nothing negative, nothing twice, and not blind until the old size is reached.
+
+    Break: keep the larger total.
+    """
     metered, _ = look(Metered(), {"c": {"opus": tokens(100)}}, "c", task("1"))
     metered, none = look(metered, {"c": {"opus": tokens(10)}}, "c", task("1"))
     assert none == []
@@ -103,7 +108,7 @@ def test_after_a_transcript_shrank_its_growth_counts_from_there() -> None:
 
 @pytest.mark.req("5-003")
 def test_the_tail_of_a_task_that_ended_is_still_its_own() -> None:
-    """The agent's last words come after its work has landed. Break: the owner is always the present assignment."""
+    """The agent's last words come after its work has landed. Break: always charge the current assignment."""
     metered, _ = look(Metered(), {"c": {"opus": tokens(5)}}, "c", task("1"))
     metered, tail = look(metered, {"c": {"opus": tokens(6)}}, "c", None)
     assert [delta.task and delta.task.id for delta in tail] == ["1"]
@@ -117,7 +122,10 @@ def test_the_tail_of_a_task_that_ended_is_still_its_own() -> None:
 
 
 def test_an_assignment_that_goes_on_in_another_conversation_keeps_its_sum() -> None:
-    """A lost session must not give a task a second budget. Break: `spent` always starts at nothing in _moved()."""
+    """A lost session must not give a task a second budget.
+
+    Break: let `spent` always start at nothing in _moved().
+    """
     metered, _ = look(Metered(), {"c": {"opus": tokens(5)}}, "c", task("1"))
     files = {"c": {"opus": tokens(6)}, "d": {"opus": tokens(10)}}
     metered, _ = look(metered, files, "d", task("1"))
@@ -125,7 +133,7 @@ def test_an_assignment_that_goes_on_in_another_conversation_keeps_its_sum() -> N
 
 
 def test_a_task_without_a_new_conversation_is_metered_from_its_second_look_on() -> None:
-    """Else its budget would never hold. Break: take the switch of owner out of measure()."""
+    """Otherwise its budget would never hold. Break: take the switch of owner out of measure()."""
     metered, _ = look(Metered(), {"c": {"opus": tokens(5)}}, "c", task("1"))
     metered, old = look(metered, {"c": {"opus": tokens(6)}}, "c", task("2"))
     assert [delta.task and delta.task.id for delta in old] == ["1"]

@@ -1,4 +1,4 @@
-"""The list of prices: installed with a date, brought from outside, and a person's own over both."""
+"""The price list: installed with a date, imported from outside, and overridden by the user's own."""
 
 import json
 from datetime import date
@@ -32,7 +32,7 @@ from llmc.records.store import Store
 from llmc.records.worker import Tokens
 
 TODAY = date(2026, 11, 16)
-#: what the client calls opus, sonnet, haiku and fable today, and an older one
+#: the client's current opus, sonnet, haiku and fable, and an older one
 CURRENT = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2", "claude-opus-4-8")
 
 
@@ -64,23 +64,23 @@ def test_current_models_have_a_price_as_installed() -> None:
     ],
 )
 def test_a_model_that_is_not_listed_has_no_price(model: str, known: bool) -> None:
-    """Break: let a listed name stand for all that begin with it; a new model would get the price of an old one."""
+    """Break: let a listed name stand for all that start with it; a new model would get an old one's price."""
     assert (Prices(listed=shipped()).of(model) is not None) is known
 
 
 def test_a_persons_numbers_go_over_the_list() -> None:
-    """Break: prefer the list, or keep its cache prices where the person has another input price."""
+    """Break: prefer the list, or keep its cache prices where the user has another input price."""
     listed = PriceList(prices={"claude-a-1": Price(input=4.0, output=20.0, cache_write=5.0, cache_read=0.2)})
     own = Prices(own={"claude-a": Price(output=10.0)}, listed=listed)
     assert own.of("claude-a-1") == Price(input=4.0, output=10.0, cache_write=5.0, cache_read=0.2)
     own = Prices(own={"claude-a": Price(input=8.0)}, listed=listed)
     assert own.of("claude-a-1") == Price(input=8.0, output=20.0)
     assert cost_of(own, "claude-a-1", Tokens(cache_read_input_tokens=1_000_000)) == 0.8
-    assert own.of("claude-a-2") is None, "half a price is none"
+    assert own.of("claude-a-2") is None, "half a price is no price"
 
 
 def test_the_newest_list_wins_and_keeps_what_only_the_other_has() -> None:
-    """Break: let a list that was brought stay over a newer one that came with an update of llmc."""
+    """Break: let an imported list override a newer one that came with an update of llmc."""
     old = PriceList(
         as_of="2026-01-01", prices={"a": Price(input=1.0, output=1.0), "b": Price(input=1.0, output=1.0)}
     )
@@ -94,13 +94,13 @@ def test_the_newest_list_wins_and_keeps_what_only_the_other_has() -> None:
     ("as_of", "is_old"), [("2026-11-16", False), ("2026-07-19", False), ("2026-07-18", True), ("", True)]
 )
 def test_a_list_grows_old(as_of: str, is_old: bool) -> None:
-    """Break: another OLD_DAYS, or say nothing of a list without a date."""
+    """Break: change OLD_DAYS, or ignore a list without a date."""
     assert OLD_DAYS == 120
     assert bool(complaint(PriceList(as_of=as_of), TODAY)) is is_old
 
 
 def test_the_list_of_litellm_is_understood() -> None:
-    """Break: take dollars for a token for dollars for a million, or the lower of two bands."""
+    """Break: take dollars per token as dollars per million, or use the lower of two bands."""
     row: dict[str, Any] = {
         "litellm_provider": "anthropic",
         "input_cost_per_token": 5e-06,
@@ -137,7 +137,7 @@ def test_the_list_of_litellm_is_understood() -> None:
     ],
 )
 def test_what_is_no_list_is_refused(data: object) -> None:
-    """Break: take a price of nothing for a price; a budget would never be spent."""
+    """Break: accept a price of zero; a budget would never be spent."""
     with pytest.raises(NoPrices):
         price_list(data, TODAY)
 
@@ -169,7 +169,7 @@ def run(root: Path, *args: str) -> Result:
 
 
 def test_a_newer_list_is_brought_from_a_file(root: Path) -> None:
-    """Break: write it without a look at its date, or do not read it again."""
+    """Break: write it without checking its date, or do not read it again."""
     new = {"as_of": "2100-01-01", "prices": {"claude-new-1": {"input": 7, "output": 9}}}
     file = root / "new.json"
     file.write_text(json.dumps(new))
@@ -191,7 +191,7 @@ def test_a_newer_list_is_brought_from_a_file(root: Path) -> None:
     assert isinstance(again.exception, LlmcError)
     assert "older than the current price list" in again.exception.message
     file.write_text(json.dumps(shown))
-    assert run(root, "update", str(file)).exception is None, "what list --json prints is taken"
+    assert run(root, "update", str(file)).exception is None, "the output of list --json is accepted"
     file.write_text(
         json.dumps({"as_of": "2100-01-02", "prices": {"claude-new-1": {"input": 8, "output": 9}}})
     )
@@ -208,14 +208,14 @@ def test_nothing_is_written_of_what_is_no_list(root: Path, text: str) -> None:
 
 
 def test_a_broken_file_in_the_root_leaves_the_installed_list(root: Path) -> None:
-    """Break: no prices at all, and every budget stops."""
+    """Break: use no prices at all, and every budget stops."""
     (root / ".llmc").mkdir(exist_ok=True)
     (root / ".llmc/prices.json").write_text("{")
     assert json.loads(run(root, "list", "--json").stdout)["as_of"] == shipped().as_of
 
 
 def test_doctor_says_that_the_list_is_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: leave the list out of what doctor looks at."""
+    """Break: leave the list out of doctor's checks."""
     later = type("Later", (), {"today": lambda: date(2100, 1, 1)})
     monkeypatch.setattr("llmc.doctor.looking.date", later)
     project, problems = open_any(Root(root))

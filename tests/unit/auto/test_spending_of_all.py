@@ -1,4 +1,4 @@
-"""A budget is the account's: what the other nodes of a fleet used counts."""
+"""A budget is the account's: usage by other nodes of a fleet counts."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -23,11 +23,11 @@ def test_what_other_nodes_used_counts() -> None:
     assert spending.is_spent(project) == ""
     spending.others = (Spent(cost=9.0), Spent(cost=1.5))
     assert spending.is_spent(project) == "spent $2.00 of $2.00 (--max-cost)"
-    assert spending.own(project) == (Spent(cost=1.0), Spent(cost=0.5)), "what it tells the others is its own"
+    assert spending.own(project) == (Spent(cost=1.0), Spent(cost=0.5)), "it reports only its own usage"
 
 
 def test_the_day_ends_by_the_fleets_clock() -> None:
-    """Break: take the midnight of this machine's own clock, which is ten minutes ahead."""
+    """Break: use midnight of this machine's own clock, which is ten minutes ahead."""
     five_to = datetime(2026, 11, 15, 23, 55).timestamp()
     here = five_to + 600
     assert next_midnight(here, 600.0) - here == 300

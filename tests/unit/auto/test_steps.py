@@ -1,4 +1,4 @@
-"""What an auto worker needs next: every status, with and without a task."""
+"""An auto worker's next step: every status, with and without a task."""
 
 from typing import Any
 
@@ -76,7 +76,10 @@ FREE: dict[Status, steps.Step] = {
 
 @pytest.mark.parametrize("status", Status)
 def test_without_a_task(status: Status) -> None:
-    """A person may talk with it; what is left of a task that is over goes. Break: drop `current_prompt` from the rule."""
+    """The user may talk to it; what is left of a finished task goes.
+
+    Break: drop `current_prompt` from the rule.
+    """
     assert next_step(worker(status), NOW) == FREE[status]
     busy = Situation(taking=False)
     assert next_step(worker(status), busy) == (Do.WAIT if status is S.IDLE else FREE[status])
@@ -85,7 +88,7 @@ def test_without_a_task(status: Status) -> None:
 
 
 def test_commits_that_a_start_found_are_nobodys() -> None:
-    """Break: wait for a person who is not there; the worker would never work again."""
+    """Break: wait for a user who is not there; the worker would never work again."""
     assert next_step(worker(S.NEEDS_REVIEW, reason=FOUND_COMMITS), NOW) == Do.CLEAN
 
 
@@ -121,7 +124,7 @@ def test_a_person_or_an_accept_comes_first(status: Status) -> None:
 @pytest.mark.req("4-065")
 @pytest.mark.parametrize("status", Status)
 def test_a_task_the_ledger_gave_back_is_over(status: Status) -> None:
-    """A crash came between. Break: go on with a task that somebody else may have by now."""
+    """A crash came between. Break: continue with a task that another worker may have by now."""
     after = next_step(at_work(status), Situation(claimed=False))
     assert after == Do.CLEAN
     counted = next_step(at_work(status), Situation(claimed=False, completed=True))
@@ -138,7 +141,7 @@ def test_work_waits_while_the_source_is_in_use() -> None:
     [
         (None, Do.DELIVER),
         (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0, prompt_id="task-0"), Do.DELIVER),
-        # The clock was set back: before the task was claimed, and after that.
+        # The clock was set back: to before the task was claimed, and to after that.
         (delivery(Outcome.ACKNOWLEDGED, at_unix=700.0, prompt_id="task-0"), Do.DELIVER),
         (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0), Do.WAIT),
         (delivery(Outcome.PENDING), Do.WAIT),
@@ -149,12 +152,14 @@ def test_work_waits_while_the_source_is_in_use() -> None:
     ],
 )
 def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> None:
-    """Break: deliver again when the outcome is not known; a prompt would be typed twice."""
+    """Break: deliver again when the outcome is unknown; a prompt would be typed twice."""
     assert next_step(at_work(S.IDLE, delivery=last), NOW) == expected
 
 
 def test_which_obstacles_are_persons() -> None:
-    """Break: call a dead, busy or asking agent a person; the worker would wait for somebody who never was there."""
+    """Break: treat a dead, busy or asking agent as a user;
+    the worker would wait for a user who was never there.
+    """
     assert tuple(o for o in Obstacle if o.is_person) == PERSONS
     assert tuple(o for o in Obstacle if o.is_in_the_box) == LEFT
 
@@ -163,26 +168,26 @@ def test_which_obstacles_are_persons() -> None:
 @pytest.mark.parametrize("status", [S.IDLE, S.NEEDS_INPUT, S.NEEDS_REVIEW, S.REBASING, S.WORKING])
 @pytest.mark.parametrize("kind", ["task", "commit", "resume", "verify", "review", "conflict", "validation"])
 def test_a_prompt_that_met_a_person_is_nobodys_failure(obstacle: Obstacle, status: Status, kind: str) -> None:
-    """Break: leave `met_a_person` out of _with_task, or a kind of prompt out of its list: the task would be charged."""
+    """Break: leave `met_a_person` out of _with_task, or a kind out of its list: it charges the task."""
     last = delivery(Outcome.REFUSED, obstacle=obstacle, prompt_id=f"{kind}-1")
     record = at_work(status, delivery=last, reason="stopped_clean")
     assert (next_step(record, NOW) == Do.TELL) == obstacle.is_person
     unsure = replace(last, outcome=Outcome.UNCONFIRMED)
     assert next_step(replace(record, delivery=unsure), NOW) != Do.TELL, "it was typed"
     earlier = replace(last, prompt_id=PromptId("task-0"))
-    assert next_step(replace(record, delivery=earlier), NOW) != Do.TELL, "of the task before"
+    assert next_step(replace(record, delivery=earlier), NOW) != Do.TELL, "of the previous task"
 
 
 @pytest.mark.parametrize("kind", ["message", "goal", "budget", "reject"])
 def test_what_the_task_can_do_without_stops_nothing(kind: str) -> None:
-    """Break: let any refused prompt count; a person's own message that met a draft would take the task away."""
+    """Break: count any refused prompt; a user's own message that hit a draft would take the task away."""
     last = delivery(Outcome.REFUSED, obstacle=Obstacle.DRAFT, prompt_id=f"{kind}-1")
     assert next_step(at_work(S.WORKING, delivery=last), NOW) == Do.WAIT
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCONFIRMED])
 def test_an_agent_that_ended_at_its_delivery_crashed(outcome: Outcome) -> None:
-    """Break: call it the agent's own failure; two of them would end the night as `agent`."""
+    """Break: count it as the agent's own failure; two of them would end the night as `agent`."""
     after = next_step(at_work(S.IDLE, delivery=delivery(outcome, obstacle=Obstacle.DEAD)), NOW)
     assert isinstance(after, GiveUp)
     assert (after.cause, after.counts) == (Cause.CRASH, True)
@@ -190,7 +195,7 @@ def test_an_agent_that_ended_at_its_delivery_crashed(outcome: Outcome) -> None:
 
 
 def test_a_prompt_that_is_due_is_a_step() -> None:
-    """Break: wait in silence for a prompt that a dialog keeps back; the task's time would run out, and be charged."""
+    """Break: silently wait for a prompt that a dialog blocks; the task would time out, and be charged."""
     assert next_step(at_work(S.WORKING, self_review=SelfReview.DUE), NOW) == Do.TELL
     assert next_step(at_work(S.REBASING, conflict_prompt_due=True), NOW) == Do.TELL
     assert next_step(at_work(S.REBASING), NOW) == Do.WAIT
@@ -204,7 +209,7 @@ TYPES_NOTHING = [Do.COMPLETE_UNCHANGED, Park(Cause.LIMIT, ""), Stop(Cause.AUTH, 
 
 
 def test_what_a_person_left_is_in_the_way_of_what_types_or_ends() -> None:
-    """Break: leave a step out of in_its_way: it would type under a draft, or end the session that has it."""
+    """Break: leave a step out of in_its_way: it would type behind a draft, or end the session that has it."""
     assert all(in_its_way(todo) == set(PERSONS) for todo in TYPES)
     assert all(in_its_way(todo) == {Obstacle.HELD, Obstacle.ATTACHED} for todo in TYPES_NOTHING)
     assert in_its_way(Do.ACCEPT) == {Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG}, (
@@ -214,7 +219,7 @@ def test_what_a_person_left_is_in_the_way_of_what_types_or_ends() -> None:
 
 @pytest.mark.parametrize("obstacle", PERSONS)
 def test_whose_task_goes_to_somebody_else(obstacle: Obstacle) -> None:
-    """Break: keep what was not begun; or take what is done, or what a person holds, from its worker."""
+    """Break: keep an unstarted task; or take finished work, or a held worker's task, from its worker."""
     assert releases_task(Do.DELIVER, obstacle)
     for todo in (Do.ASK_TO_COMMIT, Do.TELL, Do.RESUME, GIVE_UP):
         assert releases_task(todo, obstacle) == (obstacle in LEFT)
@@ -226,7 +231,7 @@ def test_whose_task_goes_to_somebody_else(obstacle: Obstacle) -> None:
     "reason", ["stopped_clean", "stopped_dirty", "stopped_rebasing", "interrupted", "restarted"]
 )
 def test_it_is_asked_for_a_commit_once(reason: str) -> None:
-    """Break: leave `asked_to_commit` out; it is asked for ever."""
+    """Break: leave `asked_to_commit` out; it is asked forever."""
     assert next_step(at_work(S.NEEDS_INPUT, reason=reason), NOW) == Do.ASK_TO_COMMIT
     asked = replace(TASK, asked_to_commit=True)
     after = next_step(at_work(S.NEEDS_INPUT, reason=reason, assignment=asked), NOW)
@@ -250,7 +255,7 @@ def test_nobody_answers_questions(fields: dict[str, str], cause: Cause) -> None:
 
 
 def test_a_part_that_asks_keeps_its_conversation_while_nobody_needs_its_worker() -> None:
-    """Break: give it up at once: the answer begins the task over, without what was said and done."""
+    """Break: give it up immediately: the answer starts the task over, without its conversation and work."""
     part = replace(TASK, dispatch="D_1")
     asks = at_work(S.NEEDS_INPUT, reason="blocked", error_reason="Which colour?", assignment=part)
     assert next_step(asks, NOW) == Do.WAIT
@@ -265,14 +270,14 @@ def test_a_part_that_asks_keeps_its_conversation_while_nobody_needs_its_worker()
 @pytest.mark.parametrize("status", [S.NEEDS_INPUT, S.REBASING])
 @pytest.mark.parametrize("cause", [Cause.LIMIT, Cause.API])
 def test_what_passes_by_itself_parks_and_never_counts(status: Status, cause: Cause) -> None:
-    """Break: give the task up at a limit; or leave a rebase at the limit to patrol, which calls it stalled."""
+    """Break: give the task up at a limit; or leave a rebase at the limit to patrol, which calls it stuck."""
     record = at_work(status, cause=cause, error_reason="resets 3pm", reason="limit")
     assert next_step(record, Situation(resuming=False)) == Park(cause, "resets 3pm")
     assert next_step(record, Situation(resuming=True)) == Do.RESUME
 
 
 def test_a_model_of_the_tasks_own() -> None:
-    """Break: end auto mode, or count a failure, because one task names a model that cannot be had."""
+    """Break: end auto mode, or count a failure, because one task names an unavailable model."""
     own = replace(TASK, model="opsu")
     failed = worker(S.ERROR, auto=True, assignment=own, cause=Cause.CONFIG, error_reason="no such model")
     wanted = GiveUp(Cause.TASK, "no such model", counts=False, hold="quarantined")
@@ -285,7 +290,7 @@ def test_a_model_of_the_tasks_own() -> None:
 
 @pytest.mark.req("1-135")
 def test_a_worker_that_aborts_its_rebase_does_not_land_for_ever() -> None:
-    """Break: accept what was aborted; it conflicts again, is aborted again, and costs each time."""
+    """Break: accept an aborted rebase; it conflicts again, is aborted again, and costs each time."""
     after = next_step(at_work(S.NEEDS_REVIEW, reason=ABORTED), NOW)
     assert isinstance(after, GiveUp)
     assert (after.cause, after.counts) == (Cause.TASK, True)
@@ -295,7 +300,7 @@ def test_a_worker_that_aborts_its_rebase_does_not_land_for_ever() -> None:
 @pytest.mark.req("0-056")
 @pytest.mark.parametrize("cause", Cause)
 def test_an_error_by_its_cause(cause: Cause) -> None:
-    """Break: try again after `auth`. Of an earlier run it is over: the person had time to mend it."""
+    """Break: retry after `auth`. From an earlier run it is over: the user had time to fix it."""
     record = at_work(S.ERROR, cause=cause, error_reason="it broke")
     stops = cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
     assert next_step(record, NOW) == (Stop(cause, "it broke") if stops else GiveUp(cause, "it broke"))
@@ -312,7 +317,7 @@ def test_a_lost_session_counts_against_no_task() -> None:
 
 @pytest.mark.parametrize("status", [S.WORKING, S.REJECTED, S.REVIEWING, S.REBASING])
 def test_a_task_has_its_time(status: Status) -> None:
-    """Break: measure from the start of the task; a park of five hours would be its end."""
+    """Break: measure from the start of the task; a park of five hours would use it up."""
     slow = Situation(busy_s=3600.0, task_timeout_s=3600.0)
     assert next_step(at_work(status), slow) == Do.WAIT
     over = next_step(at_work(status), Situation(busy_s=3601.0, task_timeout_s=3600.0))
@@ -320,7 +325,7 @@ def test_a_task_has_its_time(status: Status) -> None:
 
 
 def test_a_default_branch_that_fails_is_charged_to_nobody() -> None:
-    """Break: ASSIGN in `_free`, or ACCEPT in `_land`, without a look at `base_fails`; or let the GiveUp count."""
+    """Break: ASSIGN in `_free`, or ACCEPT in `_land`, without checking `base_fails`; or count the GiveUp."""
     fails = Situation(base_fails=True)
     due = replace(fails, base_due=True)
     assert next_step(worker(S.IDLE), fails) == Do.WAIT
@@ -365,7 +370,7 @@ records = st.builds(
 
 @given(records, situations)
 def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situation: Situation) -> None:
-    """Break: let a worker that has a task take another, or count what passes by itself."""
+    """Break: let a worker with a task take another, or count what resolves itself."""
     todo = next_step(record, situation)
     has_task = record.assignment is not None and situation.claimed
     if record.held:
@@ -386,15 +391,15 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         assert todo.cause not in (Cause.LIMIT, Cause.API) or record.status in (S.ERROR,)
         told = record.delivery is None or record.delivery.prompt_id == TASK.last_prompt
         met = not told and record.delivery is not None and record.delivery.met_a_person
-        assert not met or record.status in (S.OFFLINE, S.ERROR), "a person in the way is charged to nobody"
+        assert not met or record.status in (S.OFFLINE, S.ERROR), "a user in the way charges no task"
     if isinstance(todo, Stop):
         assert record.cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
     if todo is Do.CLEAN:
-        assert not has_task, "what a task has made is given up, never just cleaned away"
+        assert not has_task, "a task's work is given up, never just deleted"
 
 
 def test_nothing_begins_between_a_landing_and_the_end_of_its_command() -> None:
-    """Break: leave `verify` or `finish` out, or what is due: a task that has just landed would be in neither."""
+    """Break: leave out `verify` or `finish`, or what is due: a task that just landed would be in neither."""
 
     def comes_first(record: WorkerRecord, auto: AutoState | None = None) -> bool:
         return a_command_comes_first(State(workers={record.name: record}, auto=auto or AutoState()))
@@ -404,6 +409,6 @@ def test_nothing_begins_between_a_landing_and_the_end_of_its_command() -> None:
         journal = AcceptJournal(step=name, started_unix=1.0, tip="c0ffee")
         assert comes_first(at_work(S.NEEDS_REVIEW, accept=journal)) == (name in landed)
         own = worker(S.NEEDS_REVIEW, accept=journal)
-        assert not comes_first(own), "a person's own work has no such command"
+        assert not comes_first(own), "the user's own work has no such command"
     assert not comes_first(at_work(S.NEEDS_REVIEW))
     assert comes_first(worker(S.IDLE), AutoState(post_accept_due=("7",)))

@@ -1,4 +1,4 @@
-"""How long the fleet waits, and who goes first."""
+"""How long the fleet waits, and which worker goes first."""
 
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ NOON = datetime(2026, 11, 15, 12, 0, tzinfo=BERLIN).timestamp()
 
 @pytest.mark.req("0-061", "0-062")
 def test_a_source_in_use_is_tried_ten_times() -> None:
-    """Break: double once more or once less, or forget the cap."""
+    """Break: double once more or once less, or forget the maximum."""
     state = AutoState()
     waits = []
     while not (next_ := waiting.dirty(state, 60.0)).over:
@@ -33,7 +33,7 @@ def test_a_source_in_use_is_tried_ten_times() -> None:
     ("now", "over"), [(99.0, True), (100.0, False), (159.0, False), (160.0, True), (760.0, True)]
 )
 def test_a_clock_that_was_set_back_makes_no_wait_longer(now: float, over: bool) -> None:
-    """Break: compare with the end of the wait only. It began at 100."""
+    """Break: compare only with the end of the wait. It started at 100."""
     state = AutoState(source_repo_dirty_retry_after_unix=160.0, source_repo_dirty_backoff_secs=60.0)
     assert waiting.source_is_due(state, now) is over
     assert waiting.source_is_due(AutoState(), now)
@@ -47,7 +47,7 @@ def test_a_clock_that_was_set_back_makes_no_wait_longer(now: float, over: bool) 
     ],
 )
 def test_parks_grow(cause: Cause, first_s: float, waits: list[float]) -> None:
-    """Break: begin with twice the first wait, or take the limit's cap for the API."""
+    """Break: start with twice the first wait, or use the limit's maximum for the API."""
     state = AutoState(probe="auto-2", probe_unix=5.0)
     seen = []
     for _ in waits:
@@ -85,7 +85,7 @@ def test_no_park_is_longer_than_its_cap(parks: int, cause: Cause, first_s: float
     ],
 )
 def test_the_reset_time_in_the_clients_words(text: str, expected: datetime | None) -> None:
-    """Break: take 12am for noon, or today for a time that has passed."""
+    """Break: read 12am as noon, or use today for a time that has passed."""
     assert waiting.resets_at(text, NOON) == (expected.timestamp() if expected else None)
     state = waiting.parked(AutoState(), Cause.LIMIT, text, NOON, 300.0)
     assert state["parked_until_unix"] == (expected.timestamp() if expected else NOON + 300.0)
@@ -95,14 +95,14 @@ def test_the_reset_time_in_the_clients_words(text: str, expected: datetime | Non
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 7200.0])
 def test_a_wrong_clock_does_not_change_when_a_limit_ends(ahead_s: float) -> None:
-    """Break: read the reset time by a clock that the fleet does not have; 1pm is tomorrow for one two hours ahead."""
+    """Break: read the reset time by another clock than the fleet's; two hours ahead, 1pm is tomorrow."""
     state = AutoState(ahead_s=ahead_s)
     after = waiting.parked(state, Cause.LIMIT, "resets 1pm (Europe/Berlin)", NOON + ahead_s, 300.0)
     assert after["parked_until_unix"] - (NOON + ahead_s) == 3600.0
 
 
 def test_a_clock_that_is_set_moves_the_end_of_no_park() -> None:
-    """Break: leave the end where it was; or move one that was never compared."""
+    """Break: keep the end; or move one that was never compared."""
     parked = AutoState(parked_until_unix=1000.0)
     first = replace(parked, **waiting.clock_compared(parked, 600.0))
     assert (first.ahead_s, first.parked_until_unix) == (600.0, 1000.0)
@@ -121,7 +121,7 @@ def test_no_text_breaks_it(text: str) -> None:
 
 
 def test_one_goes_ahead_and_the_others_follow() -> None:
-    """Break: let everybody go on when the time is over; each would run into the limit again."""
+    """Break: let every worker continue when the time is over; each would hit the limit again."""
     state = AutoState()
     assert waiting.starts_a_park(state, "auto-1", failed_unix=100.0)
     state = replace(state, **waiting.parked(state, Cause.LIMIT, "", 100.0, 300.0))
@@ -147,7 +147,7 @@ def test_one_goes_ahead_and_the_others_follow() -> None:
 
 @pytest.mark.req("0-063", "0-064", "4-102")
 def test_what_is_remembered() -> None:
-    """The fields of the wait for a source are in the state, and nothing of a task pool's back-off."""
+    """The state has the fields of the wait for a source, and nothing of a task pool's back-off."""
     fields = AutoState.__struct_fields__
     cleared: dict[str, Any] = dict(NOT_DIRTY)
     assert set(cleared) == {

@@ -1,4 +1,4 @@
-"""Looks that run beside us: their answers and their errors arrive, and none outlives its block."""
+"""Checks that run in parallel: their answers and errors arrive, and none outlives its block."""
 
 import threading
 
@@ -9,7 +9,7 @@ from llmc.base.errors import LlmcError
 
 
 def test_both_sides_run_at_the_same_time() -> None:
-    """Run one after the other, each would wait for the other side forever."""
+    """Run in sequence, each would wait for the other forever."""
     meet = threading.Barrier(2, timeout=30)
     with Aside(meet.wait) as beside:
         meet.wait()

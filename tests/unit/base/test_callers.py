@@ -1,4 +1,4 @@
-"""Whose command it is, from the processes above it."""
+"""Who ran a command, from its parent processes."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def marks(worker: bytes, instance: bytes = b"i") -> dict[bytes, bytes]:
 
 
 def test_the_outermost_mark_counts() -> None:
-    """Break: the first mark found, which an agent can put on a program it starts."""
+    """Break: use the first mark found, which an agent can put on a program it starts."""
     chain = kin(
         (9, b"llmc", {}), (8, b"sh", marks(b"overseer")), (7, b"claude", marks(b"baker")), (1, b"init", {})
     )
@@ -37,14 +37,14 @@ def test_the_outermost_mark_counts() -> None:
 
 @pytest.mark.parametrize("one", [{b"LLMC_WORKER": b"adam"}, {b"LLMC_INSTANCE": b"i"}])
 def test_one_mark_is_enough(one: dict[bytes, bytes]) -> None:
-    """A validation has no instance. Break: ask for both."""
+    """A validation has no instance. Break: require both."""
     found = callers.mark(kin((9, b"llmc", {}), (8, b"sh", one)), {})
     assert found is not None
     assert found.pid == 8
 
 
 def test_our_own_variables_count_where_nobody_above_has_a_mark() -> None:
-    """Break: ancestors only: an agent of an older llmc, left by its parent, would be a person."""
+    """Break: check only ancestors: an older llmc's agent, abandoned by its parent, would count as a user."""
     chain = kin((9, b"llmc", {}), (1, b"init", {}))
     assert callers.mark(chain, {}) is None
     assert callers.mark(chain, {"LLMC_WORKER": "", "LLMC_INSTANCE": ""}) is None
@@ -54,7 +54,7 @@ def test_our_own_variables_count_where_nobody_above_has_a_mark() -> None:
 
 
 def test_a_server_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: any tmux; a person's own runs llmc from its key bindings."""
+    """Break: accept any tmux; a user's own runs llmc from its key bindings."""
     lines = {5: b"tmux\0-L\0llmc-r-1\0-f\0", 6: b"tmux\0-L\0default\0", 7: b"tmux\0new\0"}
     monkeypatch.setattr(callers, "read_file", lambda path: lines[int(path.split("/")[2])])
     for pid in (6, 7):
@@ -74,7 +74,7 @@ def test_we_come_from_the_processes_that_the_kernel_knows() -> None:
 def test_the_leader_of_a_session_is_looked_at_when_the_parent_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Break: the ancestors alone."""
+    """Break: check only the ancestors."""
     known = {9: (9, 1, 7, 5, 3, b"llmc", {}), 7: (7, 2, 7, 5, 1, b"claude", marks(b"adam"))}
     monkeypatch.setattr(callers, "lineage", lambda pid: [known[9 if pid == os.getpid() else pid]])
     assert [one[0] for one in callers.processes()] == [9, 7]
@@ -102,25 +102,25 @@ def proc_files(monkeypatch: pytest.MonkeyPatch, looks: list[dict[int, tuple[int,
 
 
 def test_a_parent_that_ends_meanwhile_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else an agent could end one at the right moment and be a person. Break: one walk only."""
+    """Otherwise an agent could end one at the right moment and pass as a user. Break: walk only once."""
     proc_files(monkeypatch, [{9: (8, 5)}, {9: (7, 5), 7: (0, 1)}])
     assert [one[0] for one in hook_client.lineage(9)] == [9, 7]
 
 
 def test_a_number_that_was_used_again_is_no_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: no comparison of the starts."""
+    """Break: do not compare the start times."""
     proc_files(monkeypatch, [{9: (8, 5), 8: (0, 6)}, {9: (7, 5), 7: (0, 1)}])
     assert [one[0] for one in hook_client.lineage(9)] == [9, 7]
 
 
 def test_processes_that_are_hidden_from_us_end_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """/proc mounted with hidepid. Break: no limit to the tries."""
+    """/proc mounted with hidepid. Break: retry without a limit."""
     proc_files(monkeypatch, [{9: (8, 5), 8: (1, 2)}] * 5)
     assert [one[0] for one in hook_client.lineage(9)] == [9, 8]
 
 
 def test_the_sender_believes_its_ancestors(tmp_path: Path) -> None:
-    """Break: LLMC_INSTANCE of the sender's own variables first."""
+    """Break: prefer LLMC_INSTANCE of the sender's own variables."""
     inbox = tmp_path / "adam"
     sender = [sys.executable, "-I", "-S", hook_client.__file__, str(inbox), "/none", "Stop"]
     argv = ["/bin/sh", "-c", 'env LLMC_WORKER=adam LLMC_INSTANCE=stolen "$@"; true', "sh", *sender]
@@ -130,6 +130,6 @@ def test_the_sender_believes_its_ancestors(tmp_path: Path) -> None:
 
 
 def test_without_proc_nobody_is_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unknown is not empty. Break: no look whether there are any processes."""
+    """Unknown is not empty. Break: do not check whether there are any processes."""
     monkeypatch.setattr(callers, "processes", list)
     assert caller().kind is Kind.UNKNOWN

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KB and 40 names; where none can be mounted, the ENOSPC test below stands alone."""
+    """A file system of 256 KB and 40 names; if it cannot be mounted, only the ENOSPC test below runs."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -38,7 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.req("1-044")
 def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
-    """Break: open the file itself for writing: the reader's old file changes under it."""
+    """Break: open the file itself for writing: a reader's open file changes."""
     path = tmp_path / "a"
     write_atomic(path, b"old")
     with path.open("rb") as reader:
@@ -65,7 +65,7 @@ def test_data_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: one os.write in replace_in."""
+    """Break: call os.write only once in replace_in."""
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
     write_atomic(tmp_path / "a", b"0123456789")
@@ -86,7 +86,7 @@ def test_a_full_disk_keeps_the_old_file_and_names_the_fix(small_disk: Path) -> N
 
 
 def test_a_line_that_did_not_fit_is_an_error(small_disk: Path) -> None:
-    """The kernel writes a part and calls it success. Break: ignore os.write's answer in append_line."""
+    """The kernel writes a part and reports success. Break: ignore the result of os.write in append_line."""
     path = small_disk / "events.jsonl"
     append_line(path, b"first")
     with pytest.raises(DiskFull, match=r"events\.jsonl: the disk is full"):
@@ -155,7 +155,7 @@ def test_lines_of_many_writers_are_whole(tmp_path: Path) -> None:
 
 
 def test_directories_are_private_all_the_way(tmp_path: Path) -> None:
-    """Break: Path.mkdir(parents=True), which makes the parents with the default mode."""
+    """Break: Path.mkdir(parents=True), which creates the parents with the default mode."""
     private_dir(tmp_path / ".llmc/inbox/adam")
     for part in (".llmc", ".llmc/inbox", ".llmc/inbox/adam"):
         assert (tmp_path / part).stat().st_mode & 0o777 == 0o700, part
@@ -165,7 +165,7 @@ def test_directories_are_private_all_the_way(tmp_path: Path) -> None:
 def test_a_second_name_is_a_copy_only_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: copy after every error of `os.link`, and so replace a file that is there."""
+    """Break: copy after any error of `os.link`, and so replace an existing file."""
     path, other = tmp_path / "a", tmp_path / "b"
     path.write_text("x")
     path.chmod(0o644)
@@ -196,7 +196,7 @@ def test_explain_names_permissions(tmp_path: Path) -> None:
     assert "permissions" in error.hint
 
 
-#: the name that 4-040 asks for; the lock of the list keeps other threads out
+#: the name that 4-040 requires; the list's lock keeps other threads out
 NAMED_BY_SPEC = "agents/claude/task_files.py: f'{name}.tmp.{os.getpid()}'"
 
 

@@ -1,4 +1,4 @@
-"""What is told of a failure: the command, and the end of what it printed, where the error is."""
+"""What is reported about a failure: the command, and the end of its output, where the error is."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def failed(output: str) -> ToolFailed:
 
 
 def test_the_error_is_named_not_the_beginning_of_a_traceback() -> None:
-    """Break: cut a text at its end, where a traceback says what it is about."""
+    """Break: cut a text at its end, where a traceback names its error."""
     assert gist(failed(UNITTEST).message, 300) == (
         "adam: `make` failed with exit code 2, nothing landed: "
         "ValueError: nothing to pay | Ran 1 test in 0.000s | FAILED (errors=1)"
@@ -40,12 +40,12 @@ def test_it_is_one_line_that_fits(most: int) -> None:
         assert len(said) <= most
         assert "\n" not in said
     assert gist("", most) == ""
-    assert gist(f"x\n{'y' * 900} end", most).endswith("end"), "the end is what is kept"
-    assert gist(gist(failed(UNITTEST).message)) == gist(failed(UNITTEST).message), "what was short stays"
+    assert gist(f"x\n{'y' * 900} end", most).endswith("end"), "the end is kept"
+    assert gist(gist(failed(UNITTEST).message)) == gist(failed(UNITTEST).message), "a short text stays"
 
 
 def test_output_stands_apart_from_our_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """Break: `FAILED (errors=1). The full output is in ...`, or our sentence before its first line."""
+    """Break: print `FAILED (errors=1). The full output is in ...`, or our sentence before its first line."""
     error = failed(UNITTEST)
     print_error(error.message, "The full output is in logs/adam.log.", 1, False)
     lines = capsys.readouterr().err.splitlines()

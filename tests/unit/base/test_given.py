@@ -1,4 +1,4 @@
-"""The door for JSON that others wrote: what comes through it can be kept, shown, and written again."""
+"""The entry point for untrusted JSON: what it accepts can be stored, shown, and written again."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_honest_json_is_what_it_was(value: Any) -> None:
     st.binary(max_size=200) | st.text(st.sampled_from('[]{}",:0123456789eE.-+NaInfity\\ud83 '), max_size=80)
 )
 def test_whatever_it_takes_can_be_written_again(data: bytes | str) -> None:
-    """Break: leave parse_constant, parse_float or the look for surrogates out."""
+    """Break: leave out parse_constant, parse_float or the check for surrogates."""
     try:
         value = given.parse(data)
     except BadJson:
@@ -64,7 +64,7 @@ def test_what_it_does_not_take(data: bytes | str, problem: str) -> None:
 
 
 def test_half_a_character_is_shown() -> None:
-    """A cut emoji is valid JSON, and no text. Break: leave it in: whoever prints or writes it fails."""
+    """A cut emoji is valid JSON, but not valid text. Break: leave it in: printing or writing it fails."""
     assert given.parse(r'{"\ud83d": ["a\udc00", "\ud83d\ude00"]}') == {"\\ud83d": ["a\\udc00", "\U0001f600"]}
     assert given.parse(b"\xef\xbb\xbf[1]") == [1], "a mark that some editors write"
 
@@ -87,7 +87,7 @@ def test_no_numbers(value: object) -> None:
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    """Break: open it as any file: a FIFO waits for ever, a device never ends, 1 GB fills the memory."""
+    """Break: open it like any file: a FIFO blocks forever, a device never ends, 1 GB fills the memory."""
     fifo, folder, link, large = (tmp_path / name for name in ("fifo", "folder", "link", "large"))
     os.mkfifo(fifo)
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Hosts as a person writes them."""
+"""Host names as users write them."""
 
 import shlex
 import tomllib
@@ -62,7 +62,7 @@ def test_it_is_read_as_it_is_looked_up(written: str, name: str, ports: tuple[int
     ],
 )
 def test_what_is_not_a_host(written: str) -> None:
-    """Addresses that only a resolver understands, too: they could lead to this machine."""
+    """Including addresses that only a resolver understands: they could lead to this machine."""
     assert check_host(written) is not None
 
 

@@ -1,4 +1,4 @@
-"""Locks: one order, named holders, gone with their process."""
+"""Locks: one order, named holders, released with their process."""
 
 import fcntl
 import multiprocessing
@@ -26,7 +26,7 @@ FORK = multiprocessing.get_context("fork")
 
 @contextmanager
 def held_elsewhere(path: Path, argv: list[str]) -> Iterator[int]:
-    """Another process that holds the lock; its pid."""
+    """Another process that holds the lock; yields its pid."""
     reader, writer = FORK.Pipe(duplex=False)
 
     def hold() -> None:
@@ -72,7 +72,7 @@ def test_all_ranks_in_order_and_again_after_an_error(tmp_path: Path) -> None:
 
 
 def test_the_order_counts_per_thread(tmp_path: Path) -> None:
-    """The daemon works on many workers at once, one thread each. Break: a global list of ranks."""
+    """The daemon works on many workers at once, one thread each. Break: use a global list of ranks."""
     problems: list[BaseException] = []
 
     def other() -> None:
@@ -115,7 +115,7 @@ def test_a_prompt_on_the_holders_command_line_stays_one_short_line(tmp_path: Pat
 
 
 def test_a_lock_vanishes_with_its_process(tmp_path: Path) -> None:
-    """Break: a lock file that counts by its existence."""
+    """Break: use a lock file that counts by its existence."""
     path = tmp_path / "worker-adam.lock"
     with held_elsewhere(path, ["llmc"]) as pid:
         os.kill(pid, signal.SIGKILL)
@@ -146,9 +146,9 @@ def test_hold_forever_is_for_one(tmp_path: Path) -> None:
 
 
 def test_looking_at_a_lock_does_not_take_it_from_anybody(tmp_path: Path) -> None:
-    """`llmc status` in a loop must not make `llmc up` believe that a daemon runs.
+    """`llmc status` in a loop must not make `llmc up` believe that a daemon is running.
 
-    Break: one attempt only in hold_forever.
+    Break: try only once in hold_forever.
     """
     path = tmp_path / "daemon.lock"
     path.touch()
@@ -181,7 +181,7 @@ def test_a_lock_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_outlives_its_holder_for_a_moment_is_not_held(tmp_path: Path) -> None:
-    """A killed daemon may have been starting a program, which has the lock until it runs. Break: ask is_locked alone."""
+    """A killed daemon's child may hold the lock until it runs exec. Break: check only is_locked."""
     path = tmp_path / "daemon.lock"
     script = (
         "import os, sys, time; from pathlib import Path; from llmc.base.locks import hold_forever\n"
@@ -197,7 +197,7 @@ def test_a_lock_that_outlives_its_holder_for_a_moment_is_not_held(tmp_path: Path
 
 
 def test_who_holds_a_lock_is_the_kernels_word(tmp_path: Path) -> None:
-    """Break: believe the signature in the file, or that it is open; or take a looker's shared lock for the holder's."""
+    """Break: trust the signature in the file, or that it is open; or take a reader's lock as the holder's."""
     path = tmp_path / "daemon.lock"
     fd = locks.hold_forever(path)
     assert fd is not None

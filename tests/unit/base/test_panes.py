@@ -32,7 +32,7 @@ def test_a_row() -> None:
 
 
 def test_half_a_row_is_no_row() -> None:
-    """Break: take each line for a row. An agent that puts a line end into an option would stop every command."""
+    """Break: treat each line as a row. An agent's newline in an option would break every command."""
     torn = row("%6", mark="x\ny", worker="a|b", process="1").split("\n")
     rows = [row("%5", mark="abc"), *torn, "", "%x|1", "%7|1|2|0", row("x"), row("%8", pid=-1)]
     assert list(parse(rows)) == ["%5"]
@@ -52,32 +52,32 @@ def test_half_a_row_is_no_row() -> None:
     ids=["marked", "moved", "no mark", "of another launch", "respawned", "gone"],
 )
 def test_only_a_pane_with_the_mark(rows: list[str], is_found: bool) -> None:
-    """Break: believe the id alone; ids begin at %0 again with each server."""
+    """Break: trust only the id; ids start at %0 again with each server."""
     assert (found(parse(rows)) == "%5") is is_found
 
 
 def test_the_mark_is_enough() -> None:
-    """A launch that was cut short has no id in its record; and a session may be renamed."""
+    """An interrupted launch has no id in its record; and a session may be renamed."""
     assert found(parse([row("%9", "hers", mark="abc"), row("%1")]), pane_id="") == "%9"
 
 
 def test_of_a_worker_that_is_offline_it_is_the_latest() -> None:
-    """Its screen is looked at after a crash, and it is cleared away by the next launch."""
+    """Its screen is read after a crash, and the next launch removes it."""
     marked = [row(pane, mark=pane[1:], worker="adam", dead="1") for pane in ("%9", "%10", "%8")]
     assert found(parse([*marked, row("%11", mark="b", worker="baker")]), instance="") == "%10"
     assert found(parse([row("%9", mark="abc")]), instance="") is None
-    assert found(parse([row("%9", pid=os.getpid())]), instance="") is None, "a person's shell"
+    assert found(parse([row("%9", pid=os.getpid())]), instance="") is None, "a user's shell"
 
 
 def test_an_agent_without_marks_is_known_by_its_environment() -> None:
-    """Break: take the session's first pane for the agent; or nothing without a mark."""
+    """Break: treat the session's first pane as the agent; or find nothing without a mark."""
     with subprocess.Popen(["sleep", "60"], env={"LLMC_INSTANCE": "abc"}) as agent:
         shell = os.getpid()
         panes = parse([row("%1", pid=shell), row("%8", "hers", pid=agent.pid)])
         wait_until(
             lambda: found(panes, pane_id="") == "%8"
         )  # a program has its environment a moment after its start
-        assert found(panes, pane_id="%8") is None, "a record with an id is of a launch with marks"
+        assert found(panes, pane_id="%8") is None, "a record with an id belongs to a launch with marks"
         assert found(parse([row("%1", pid=shell)]), pane_id="") is None
         assert instance_of(agent.pid) == "abc"
         agent.kill()
@@ -85,4 +85,4 @@ def test_an_agent_without_marks_is_known_by_its_environment() -> None:
     ended = parse([row("%10", pid=shell), row("%9", dead="1", status="1")])
     assert found(ended, pane_id="") == "%9"
     missed = parse([row("%9", pid=agent.pid), row("%10", pid=shell)])
-    assert found(missed, pane_id="") == "%9", "tmux has not noticed its end"
+    assert found(missed, pane_id="") == "%9", "tmux has not noticed its exit"

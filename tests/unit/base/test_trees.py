@@ -1,4 +1,4 @@
-"""Trees that an agent or a check left: of any depth, with names of any length, and without following a link."""
+"""Trees that an agent or a check left: of any depth, with names of any length, without following links."""
 
 import os
 import resource
@@ -14,13 +14,13 @@ from llmc.base import inside, trees
 from llmc.base.files import remove_tree
 from tests.support.deep import nested
 
-#: deeper than Python calls itself; and a path that is longer than the system opens
+#: too deep for Python's recursion; and a path too long to open
 TREES = [("d", 1500), ("long" * 60, 40), pytest.param("d", 5_000, marks=pytest.mark.soak)]
 
 
 @contextmanager
 def few_files(more: int = 8) -> Iterator[None]:
-    """Let this process open only so many more."""
+    """Let this process open at most `more` new files."""
     highest = max(map(int, os.listdir("/proc/self/fd")))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
@@ -42,7 +42,7 @@ def kept(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(("name", "depth"), TREES)
 @pytest.mark.parametrize("mode", [0o755, 0o400, 0o000])
 def test_any_tree_is_removed(tmp_path: Path, kept: Path, name: str, depth: int, mode: int) -> None:
-    """Break: `shutil.rmtree` in `files.remove_tree`; a descriptor kept for each level; no `_allow`."""
+    """Break: `shutil.rmtree` in `files.remove_tree`; keep a descriptor for each level; no `_allow`."""
     nested(tmp_path / "tree", name, depth, mode=mode)
     with few_files():
         remove_tree(tmp_path / "tree")
@@ -91,7 +91,7 @@ def test_a_walk_goes_on_beside_a_directory_without_permissions(tmp_path: Path, m
 
 
 def test_a_directory_that_is_moved_meanwhile_leads_nowhere_else(tmp_path: Path) -> None:
-    """Break: no `samestat` in `up`: what lies in the new place would be taken for the tree, and removed."""
+    """Break: no `samestat` in `up`: the contents of the new place would be taken as the tree, and removed."""
     (tmp_path / "tree/1/2/3").mkdir(parents=True)
     (tmp_path / "elsewhere/2").mkdir(parents=True)
     start = os.open(tmp_path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Passwords in URLs are taken out, and nothing else is."""
+"""Passwords in URLs are removed, and nothing else is."""
 
 import logging
 
@@ -50,7 +50,7 @@ def test_scrub(text: str, clean: str) -> None:
 
 
 def test_every_door() -> None:
-    """Break: one of them without its scrub."""
+    """Break: leave one of them unscrubbed."""
     failed = ToolFailed(["git", "push", URL], 128, f"fatal: unable to access '{URL}/'", hint=f"see {URL}")
     for text in (str(failed), failed.message, failed.hint, failed.stderr, *failed.argv, repr(failed)):
         assert "s3cret" not in text

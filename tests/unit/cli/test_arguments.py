@@ -42,6 +42,6 @@ def test_one_that_fails_does_not_stop_the_others() -> None:
 
 
 def test_the_only_one_fails_as_an_error() -> None:
-    """Its exit code tells the script more than a row. Break: leave `alone` out."""
+    """For a single worker, the exit code says more than a row. Break: leave `alone` out."""
     with pytest.raises(Refused, match="on hold"):
         list(on_each(["baker"], act, lambda name: {"worker": name}, alone=True))

@@ -7,7 +7,7 @@ import click
 from llmc.cli.app import cli
 from tests.support.command_tree import context
 
-#: parameters for what the user writes
+#: parameters for text that the user writes
 FREE = {
     *("text", "prompt", "message", "subject", "description", "title", "problem", "summary", "reason", "why"),
     *(
@@ -43,5 +43,5 @@ def texts(command: click.Command, name: str = "") -> Iterator[tuple[str, str | N
 
 
 def test_what_has_known_values_is_completed() -> None:
-    """Break: an argument for the ID of something without `shell_complete`."""
+    """Break: add an argument for an ID without `shell_complete`."""
     assert [(command, name) for command, name in texts(cli) if name not in FREE] == []

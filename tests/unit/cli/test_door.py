@@ -1,4 +1,4 @@
-"""Front ends see api only: not by an import (.importlinter), and not through what an operation hands them."""
+"""Front ends see only api: not by imports (.importlinter), and not through the results of operations."""
 
 import ast
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def uses(text: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_command_takes_a_lock_or_reads_the_state_itself() -> None:
-    """A web page would have to know it too. Break: `with project.worker_lock(worker):` in any command."""
+    """A web page would have to do the same. Break: `with project.worker_lock(worker):` in any command."""
     found = [
         f"{path.name}:{line}: {name}"
         for path in sorted(CLI.glob("*.py"))
@@ -34,5 +34,5 @@ def test_no_command_takes_a_lock_or_reads_the_state_itself() -> None:
 
 
 def test_every_command_has_one_place() -> None:
-    """Break: a command in COMMANDS that no module of PLACES has, or the other way round."""
+    """Break: a command in COMMANDS that no module of PLACES has, or the reverse."""
     assert set(PLACES) == set(COMMANDS)

@@ -1,4 +1,4 @@
-"""Help texts: every line fits 80 columns, notes are no examples, sentences are whole, and no file is named that is not installed."""
+"""Help texts: lines fit 80 columns, notes are not examples, sentences are complete, and named files exist."""
 
 import ast
 import inspect
@@ -37,7 +37,7 @@ def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple
 
 @pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
 def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
-    """Break: a note in the paragraph of the examples, or click's own list of commands."""
+    """Break: put a note into the paragraph of the examples, or use click's own list of commands."""
     text = command.get_help(context(command, info_name=path, max_content_width=80, terminal_width=80))
     assert [line for line in text.splitlines() if cells(line) > 80] == []
     assert "docs/" not in text, "not installed"
@@ -46,12 +46,12 @@ def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
 
 
 def test_what_only_reads_is_a_command() -> None:
-    """Break: a name in READS that no command has."""
+    """Break: put a name into READS that is not a command."""
     assert {f"llmc {path}" for path in READS} <= {path for path, _ in commands()}
 
 
 def test_help_lines_are_short_imperatives_and_the_same_everywhere() -> None:
-    """Break: a help line of a sentence, or another one in `llmc --help` than on the page of the command."""
+    """Break: write a help line as a full sentence, or not the same in `llmc --help` and on its page."""
     for path, command in commands():
         line = inspect.cleandoc(command.help or "").partition("\n\n")[0]
         assert len(line) <= 60, path
@@ -66,7 +66,7 @@ def test_help_lines_are_short_imperatives_and_the_same_everywhere() -> None:
 
 @pytest.mark.parametrize("argv", [[], ["tasks"], ["trash"]])
 def test_a_group_alone_helps(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Break: an error, or help where a pipe does not get it."""
+    """Break: print an error, or help that a pipe does not get."""
     assert run(argv) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("Usage: llmc")
@@ -76,7 +76,7 @@ def test_a_group_alone_helps(argv: list[str], capsys: pytest.CaptureFixture[str]
 def test_the_help_before_click_is_clicks_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Break: another indent, or a word more on a line, in `help_text`; an option that only click knows."""
+    """Break: change the indent or the line length in `help_text`; add an option that only click knows."""
     for width in (*range(40, 90), 200):
         monkeypatch.setenv("COLUMNS", str(width))
         assert run(["--help"]) == 0
@@ -108,7 +108,7 @@ _OF_A_CHECKOUT = re.compile(
 
 
 def test_no_text_names_a_file_that_is_not_installed() -> None:
-    """Break: send a person, or an agent, to docs/guide.md, which a wheel does not have."""
+    """Break: send a user, or an agent, to docs/guide.md, which a wheel does not have."""
     package = Path(llmc.__file__).parent
     suspects = [path for path in package.rglob("*.py") if _OF_A_CHECKOUT.search(path.read_text())]
     for path in suspects:  # a comment may
@@ -129,12 +129,12 @@ def test_no_text_names_a_file_that_is_not_installed() -> None:
     ],
 )
 def test_keys_that_leave_the_inner_tmux(inner: str, around: str | None, keys: str) -> None:
-    """Break: name the keys that detach the person's own tmux."""
+    """Break: name the keys that detach the user's own tmux."""
     assert Terminal([], {}, inner, around, switches=False).leave == keys
 
 
 def test_a_wide_screen_on_a_narrow_terminal() -> None:
-    """Break: cut words off, or leave rules that wrap to five lines."""
+    """Break: cut words off, or let rules wrap to five lines."""
     assert fitted("─" * 500, 80) == "─" * 80
     assert fitted("❯ " + " " * 490 + "bypass on", 40) == "❯" + " " * 30 + "bypass on"
     assert fitted("word " * 100, 80) == "word " * 100
@@ -177,7 +177,9 @@ KNOWN = {path for path, _ in commands()}
 
 @given(RECORDS, SEEN, RUNNING)
 def test_one_rule_names_the_next_command(record: dict[str, Any], seen: Seen, facts: Facts) -> None:
-    """Break: words that are no command; a second rule for whoever was refused; `wait` where a person is waited for."""
+    """Break: print something that is not a command; use a second rule after a refusal;
+    say `wait` while waiting for the user.
+    """
     row = worker_view(record, seen.attached)
     offered = next_command(row, seen, facts)
     for part in re.split(", then |, or | && ", offered) if offered not in ("", DETACH) else []:

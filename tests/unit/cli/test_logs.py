@@ -1,4 +1,4 @@
-"""`llmc logs daemon` for people: a row of JSON becomes a line."""
+"""`llmc logs daemon` for people: a JSON row becomes a line."""
 
 import json
 import time
@@ -40,7 +40,7 @@ def test_what_is_no_row_is_shown_as_it_is(line: str) -> None:
 
 
 def test_a_line_is_shown_when_all_of_it_is_there() -> None:
-    """Break: render each piece that was read: half a row is no JSON."""
+    """Break: render each chunk that was read: half a row is not valid JSON."""
     rows, text = _Rows(), json.dumps(ROW)
     assert rows.of(text[:20]) == ""
     assert rows.of(text[20:] + "\n" + text[:5]) == readable(text) + "\n"

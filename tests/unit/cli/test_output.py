@@ -1,4 +1,4 @@
-"""The one door to the terminal: what it lets through, and that nothing goes past it."""
+"""The single entry point to the terminal: what it lets through, and that nothing bypasses it."""
 
 import ast
 import io
@@ -19,7 +19,7 @@ from llmc.daemon.log import say
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 
 SOURCE = Path(llmc.__file__).parent
-#: what prints and is not a command: the door itself, programs of their own, the daemon's own lines, the bell
+#: what prints and is not a command: the entry point itself, separate programs, daemon lines, the bell
 PRINTS = {
     *("cli/output.py", "__main__.py", "daemon/log.py", "notifications/notifiers.py", "launch.py"),
     "rehearsal/drills/__main__.py",
@@ -45,7 +45,7 @@ def modules() -> list[str]:
 
 
 def printing(tree: ast.AST, forbidden: frozenset[str] = FORBIDDEN) -> Iterator[str]:
-    """The ways past the door that a module takes, by the names it uses."""
+    """The ways in which a module bypasses it, by the names it uses."""
     ends = {name.rpartition(".")[2] for name in forbidden}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in ends and ast.unparse(node) in forbidden:
@@ -82,7 +82,7 @@ class _Terminal(io.StringIO):
 
 
 def shown_by(act: Callable[[], None]) -> str:
-    """What is written to a terminal with colours."""
+    """What is written to a terminal with colors."""
     stream = _Terminal()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
@@ -92,13 +92,16 @@ def shown_by(act: Callable[[], None]) -> str:
 
 
 def test_colours_are_ours_alone() -> None:
-    """A text cannot hide itself (`ESC[8m`), nor bring our marks. Break: let `ESC[...m` through in _cleaned."""
+    """A text cannot hide itself (`ESC[8m`), nor contain our marks.
+
+    Break: let `ESC[...m` through in _cleaned.
+    """
     shown = shown_by(lambda: output.say(output.paint("done", "green") + " \x1b[8mhidden\ufdd00\ufdd1"))
     assert shown == "\x1b[32mdone\x1b[0m [8mhidden\ufdd00\ufdd1\n"
 
 
 def test_what_is_painted_is_cleaned_too() -> None:
-    """Break: clean only the texts between the painted ones."""
+    """Break: clean only the text between painted parts."""
     shown = shown_by(lambda: output.say(output.paint(f"a{HOSTILE}b", "red", bold=True)))
     shown = shown.removeprefix("\x1b[31;1m").removesuffix("\x1b[0m\n")
     assert not acts_on_a_terminal(shown)
@@ -139,14 +142,14 @@ def test_colours_of_programs_are_dropped_from_their_logs() -> None:
     )
 )
 def test_json_is_valid_whatever_the_data(value: object) -> None:
-    """Break: json.dumps(ensure_ascii=False) as it is: a lone surrogate cannot be encoded, NaN is no JSON."""
+    """Break: plain json.dumps(ensure_ascii=False): a lone surrogate cannot be encoded, NaN is invalid."""
     text = json_text(value)
     assert not acts_on_a_terminal(text)
     json.loads(text.encode(), parse_constant=pytest.fail)
 
 
 def test_json_keeps_the_text() -> None:
-    """Break: clean the text as for people: scripts would get something else than there is."""
+    """Break: clean the text as for people: scripts would get changed data."""
     assert json.loads(json_text({HOSTILE: [HOSTILE]})) == {HOSTILE: [HOSTILE]}
     assert json_text({"a": "Tür", "b": float("nan"), "c": (1.5, float("inf"))}) == (
         '{"a": "Tür", "b": null, "c": [1.5, null]}'
@@ -154,7 +157,7 @@ def test_json_keeps_the_text() -> None:
 
 
 def test_a_stream_that_is_not_utf8_gets_what_it_can_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: stream.write(text) in any case."""
+    """Break: always call stream.write(text)."""
     buffer = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(buffer, encoding="ascii"))
     output.say("Tür …")
@@ -179,7 +182,10 @@ def test_the_daemons_lines_are_cleaned_too() -> None:
 
 
 def test_a_file_in_an_error_takes_one_line() -> None:
-    """An error may have several lines, as what a program printed has. Break: put names of files into one as git has them."""
+    """An error may have several lines, like a program's output.
+
+    Break: put file names into it as git prints them.
+    """
     assert some_files(["a\nb", "c\td", "\x1b[2J"]) == "a^Jb, c^Id, ^[[2J"
     assert some_files([*"abcdef"]) == "a, b, c, d, e ..."
     assert some_files([*"abc"], 2) == "a, b ..."

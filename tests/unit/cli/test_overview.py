@@ -1,4 +1,4 @@
-"""What `llmc status` prints for people: the next command is true, every line fits, and it looks as it should."""
+"""What `llmc status` prints for people: the next command works, every line fits, and the layout is right."""
 
 import re
 from itertools import product
@@ -21,7 +21,7 @@ NOW = 1_000_000.0
 
 
 def row(name: str = "adam", status: str = "idle", ago: float = 9, **fields: Any) -> Raw:
-    """A worker as `status --json` has it, and what the text shows besides."""
+    """A worker as in `status --json`, with what the text shows in addition."""
     view = worker_view({"name": name, "status": status, "since_unix": NOW - ago}, False)
     if status == "needs_review":
         view["commit_sha"] = "8243c5bc742f39adaeec1dcc728ca0bc528ed3b1"
@@ -30,7 +30,7 @@ def row(name: str = "adam", status: str = "idle", ago: float = 9, **fields: Any)
 
 
 def facts(*workers: Raw, running: bool = True, auto: bool = False) -> Facts:
-    """What was seen of them; a client with a status file says that a dialog is open."""
+    """What was observed; a client with a status file reports an open dialog."""
     seen = {
         w["name"]: Seen(w["attached"], "dialog open" if w["dialog"] else "", not w["dialog"], w["acting"])
         for w in workers
@@ -44,7 +44,7 @@ def command_for(worker: Raw, daemon: bool) -> str:
 
 
 def expected(worker: Raw, daemon: bool) -> str:
-    """The command's verb by status alone, then what stands in its way, in the order in which it is refused."""
+    """The command's verb by status alone, then what blocks it, in the order in which it is refused."""
     status = worker["status"]
     by_status = {
         "needs_review": "accept" if worker["reviewed"] or worker["accept_step"] else "review",
@@ -76,7 +76,7 @@ DELIVERIES = [None, "acknowledged", "pending", "unconfirmed"]
 
 @pytest.mark.parametrize("status", list(Status))
 def test_the_next_command_can_be_run(status: Status) -> None:
-    """Every status with everything that can be in the way of a command.
+    """Every status with everything that can block a command.
 
     Break: leave any `if` of `next_command` out.
     """
@@ -100,7 +100,7 @@ def test_the_next_command_can_be_run(status: Status) -> None:
 
 @pytest.mark.parametrize("cause", ["", *Cause])
 def test_the_ways_out_of_an_error(cause: str) -> None:
-    """Break: a reset alone, though work is there; or a message where the cause would come back."""
+    """Break: offer only a reset although there is work; or a message where the cause would come back."""
     command = command_for(row(status="error", cause=cause, error_reason="x"), daemon=True)
     assert command.endswith("llmc message adam, or llmc reset adam")
     assert command.startswith("llmc message adam") == (cause not in ("auth", "config", "disk"))
@@ -119,7 +119,7 @@ def test_every_outcome_of_a_delivery_was_thought_of() -> None:
 
 @pytest.mark.parametrize("status", list(Status))
 def test_every_status_is_in_a_group(status: Status) -> None:
-    """Break: leave a status out of AT_WORK; it would rest, whatever it does."""
+    """Break: leave a status out of AT_WORK; it would be listed as idle, whatever it does."""
     (worker,) = with_items(fleet(row(status=str(status))))["workers"]
     group = group_of(worker)
     assert (group == "Active") == (status in AT_WORK)
@@ -154,7 +154,7 @@ def test_an_accept_goes_on_by_itself_or_needs_a_person(
 
 
 def marked(text: str, style: str) -> str:
-    """Colours one can read in a test."""
+    """Colors that are readable in a test."""
     return f"<{style}>{text}</>"
 
 
@@ -233,7 +233,7 @@ Active
 
 
 def test_it_looks_as_it_should() -> None:
-    """Break: any change of the layout; look at it on a terminal before you change this text."""
+    """Break: any change of the layout; check it on a terminal before you change this text."""
     assert render(FLEET, NOW, 80, plain) == GOLDEN_80
 
 
@@ -257,7 +257,7 @@ def test_the_title_leaves_out_what_says_least(width: int, head: str) -> None:
 
 
 def test_the_goals_fit() -> None:
-    """Break: print them in one line."""
+    """Break: print them on one line."""
     tick = {"active": 2, "paused": 1, "completed": 0, "total": 12, "done": 7, "percent": 58, "ok": False}
     page = Page(FLEET, NOW, False, True, {**tick, "problem": "x" * 20 + " y" * 20, "ended_at": NOW - 60})
     lines = goals_lines(page, 80)
@@ -312,9 +312,9 @@ TEXTS = st.text(max_size=120)
     width=st.sampled_from([40, 46, 80, 100, 160, 400]),
 )
 def test_every_line_fits(workers: list[Raw], width: int) -> None:
-    """Whatever agents and git say: no line is too wide, and nothing in it acts on the terminal.
+    """Whatever agents and git print: no line is too wide, and nothing in it acts on the terminal.
 
-    Break: count characters instead of cells, or print a text as it came.
+    Break: count characters instead of cells, or print a text as it is.
     """
     text = render(fleet(*workers), NOW, width, plain)
     for line in text.split("\n"):
@@ -367,7 +367,9 @@ AUTO = {
 
 @pytest.mark.req("0-023", "0-024")
 def test_auto_workers_stand_by_themselves() -> None:
-    """Break: no group of their own, the prompt instead of the task, or a command that would be refused."""
+    """Break: give them no group of their own, show the prompt instead of the task,
+    or a command that would be refused.
+    """
     text = render(
         {
             **fleet(
@@ -394,7 +396,7 @@ def test_auto_workers_stand_by_themselves() -> None:
 
 
 def test_an_auto_worker_beyond_the_concurrency_is_not_used() -> None:
-    """Break: show it as one that was stopped."""
+    """Break: show it as stopped."""
     workers = [row(f"auto-{number}", "offline", 9, auto=True, reason="down") for number in (1, 2)]
     view = {**fleet(*workers, auto=True), "auto": {**AUTO, "workers": 1}}
     lines = render(view, NOW, 80, plain).splitlines()
@@ -403,7 +405,7 @@ def test_an_auto_worker_beyond_the_concurrency_is_not_used() -> None:
 
 
 def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
-    """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
+    """Break: let the footer keep counting, or leave auto workers to a daemon that does nothing for them."""
     plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
     text = render(plain_daemon, NOW, 80, plain)
     assert "Auto Mode: not running (to start it: llmc up --auto --detach)" in text
@@ -411,7 +413,7 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
 
 
 def test_an_agent_that_did_not_start_says_what_helps() -> None:
-    """Break: `llmc up` for what would fail in the same way again."""
+    """Break: offer `llmc up` for what would fail in the same way again."""
     untrusted = (
         "Claude Code does not trust /r yet and would stop at its trust dialog. Run `llmc init --trust`."
     )
@@ -426,7 +428,7 @@ def test_an_agent_that_did_not_start_says_what_helps() -> None:
 
 
 def test_a_parked_fleet_says_so() -> None:
-    """Break: only the counters."""
+    """Break: show only the counters."""
     parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
     assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
     assert auto_summary({**AUTO, "running": False}, NOW).startswith("Auto Mode: not running")
@@ -445,7 +447,7 @@ OVERSEER = {
 
 @pytest.mark.req("0-165")
 def test_the_supervisor_is_shown() -> None:
-    """Break: believe overseer.json although nobody holds its lock, or print what a log has of escapes."""
+    """Break: trust overseer.json although its lock is free, or print escapes from a log."""
 
     def shown(record: Raw, running: bool) -> list[str]:
         view = {**fleet(), "overseer": overseer_view(record, running, NOW)}

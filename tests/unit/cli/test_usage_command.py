@@ -22,7 +22,7 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two workers; the price of one of two models is known. The list of prices will not be old for a while."""
+    """Two workers; one of two models has a known price. The price list will not be old for a while."""
     (tmp_path / ".llmc").mkdir()
     brought = {"as_of": "2100-01-01", "prices": {"claude-x": {"input": 1, "output": 1}}}
     (tmp_path / ".llmc/prices.json").write_text(json.dumps(brought))
@@ -54,7 +54,7 @@ def lines(root: Path, *args: str) -> list[dict[str, Any]]:
 
 @pytest.mark.req("5-011")
 def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
-    """Break: leave a missing price out of the sum without a word."""
+    """Break: silently leave a missing price out of the sum."""
     done = run(root)
     assert done.stdout == (
         "worker  input  output  cache write  cache read  toward limit       cost  share\n"
@@ -85,7 +85,7 @@ def test_a_price_that_is_set_later_makes_the_cost_known_and_the_share_one_of_mon
 
 
 def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: calculate with prices of another year without a word."""
+    """Break: silently calculate with old prices."""
     (root / ".llmc/prices.json").unlink()
     monkeypatch.setattr("llmc.api.reports.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
     assert re.search(

@@ -33,9 +33,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_code_is_light_on_dark_in_every_terminal(drawn: Draw) -> None:
-    """A terminal with a light background shows another code otherwise, which many phones do not read.
+    """Otherwise a terminal with a light background shows an inverted code, which many phones cannot read.
 
-    Break: the colours of the terminal; a line without them.
+    Break: use the terminal's colors; leave a line without them.
     """
     lines = [re.fullmatch("\033\\[97;40m([█▀▄ ]+)\033\\[0m", line) for line in drawn(41)]
     halves = [[HALVES[char] for char in line[1]] for line in lines if line]
@@ -46,13 +46,13 @@ def test_the_code_is_light_on_dark_in_every_terminal(drawn: Draw) -> None:
 
 
 def test_a_link_that_a_phone_cannot_open_has_no_code(drawn: Draw) -> None:
-    """Its 127.0.0.1 is another one. Break: a code for every link."""
+    """A phone's 127.0.0.1 is its own. Break: print a code for every link."""
     for host in ("127.0.0.1:8765", "[::1]:80", "localhost"):
         assert drawn(80, f"http://{host}/login?link={SECRET}") == []
 
 
 def test_a_terminal_that_cannot_show_the_code_gets_none(drawn: Draw) -> None:
-    """Break: lines that wrap, or question marks."""
+    """Break: print lines that wrap, or question marks."""
     assert drawn(40) == []
     assert drawn(80, utf8=False) == []
     plain = drawn(80, colours=False)

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations as users write them."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_reads_numbers_and_texts(value: int | float | str, seconds: float) -> No
     "value", ["", " ", "m", "15x", "15 minutes", "30m1h", "5m5m", "1m30", "1h,5m", "5M", "+5", "1_0"]
 )
 def test_garbage_is_refused_with_an_example(value: str) -> None:
-    """Fails when the units may come in any order or the text is matched without its end."""
+    """Fails when the units may come in any order or the end of the text is not matched."""
     with pytest.raises(
         ValueError, match=r'not a duration; use a number of seconds \(90\) or a value such as "15m"'
     ):
@@ -51,7 +51,7 @@ def test_negative_is_refused_as_negative(value: int | float | str) -> None:
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, "9" * 400, "9" * 400 + "d", 10**400])
 def test_endless_is_refused(value: int | float | str) -> None:
-    """Fails when the check for finite numbers goes: an endless timeout would reach the timers."""
+    """Fails when the check for finite numbers is removed: an endless timeout would reach the timers."""
     with pytest.raises(ValueError, match="finite"):
         parse_duration(value)
 

@@ -1,4 +1,4 @@
-"""Single options are read and changed; comments survive, nothing invalid is written."""
+"""Single options are read and changed; comments survive, and nothing invalid is written."""
 
 import os
 import subprocess
@@ -173,7 +173,7 @@ def test_a_bad_set_writes_nothing(file: Path, key: str, raw: str, error: type[Ll
 
 
 def test_an_unknown_worker_in_set_says_add(file: Path) -> None:
-    """Fails when set makes the worker that a typo names."""
+    """Fails when set creates the worker that a typo names."""
     with pytest.raises(NotFound) as caught:
         set_value(file, "workers.zed.model", "opus")
     assert "llmc add zed" in caught.value.hint
@@ -231,7 +231,7 @@ def test_a_worker_is_added_and_removed(file: Path) -> None:
 
 
 def test_removing_a_worker_leaves_the_comment_of_the_next_one(file: Path) -> None:
-    """Fails when tomlkit removes the table: it takes the comments after it along."""
+    """Fails when tomlkit removes the table: it removes the comments after it, too."""
     bob = '[workers.bob] # b\nmodel = "x"\n[workers.bob.sub]\n# inside\nx = [\n1]\n\n'
     zoe = "# Zoe is fast\n[workers.zoe]\n"
     assert remove_table(f"{TEXT}\n{bob}{zoe}", ("workers", "bob")) == f"{TEXT}\n{zoe}"
@@ -241,7 +241,7 @@ def test_removing_a_worker_leaves_the_comment_of_the_next_one(file: Path) -> Non
 
 
 def test_prices_are_set_and_unset_one_by_one(file: Path) -> None:
-    """Fails when a price is required as a whole: no single `config set` could make one."""
+    """Fails when a price is required as a whole: no single `config set` could create one."""
     set_value(file, "prices.claude-opus.input", "5")
     config = set_value(file, "prices.claude-opus.output", "25")
     assert config.prices == {"claude-opus": Price(input=5.0, output=25.0)}
@@ -305,7 +305,7 @@ CHANGES: dict[str, Callable[[Path], Config]] = {
 }
 
 
-#: what stands behind or inside something that is removed
+#: what comes after or inside something that is removed
 GONE = {"unset model": ["# for now"], "remove": ["# m"]}
 
 
@@ -348,7 +348,7 @@ def test_any_role_prompt_survives_add_and_get(prompt: str, layout: str) -> None:
 
 @given(st.dictionaries(_NAMES, _TEXTS.filter(lambda text: "\0" not in text), max_size=4))
 def test_set_then_get_and_every_comment_survives(env: dict[str, str]) -> None:
-    """Fails when a replaced value loses the comment behind it."""
+    """Fails when a replaced value loses the comment after it."""
 
     def change(path: Path) -> None:
         for name, value in env.items():
@@ -372,7 +372,7 @@ def test_the_file_is_replaced_whole_and_keeps_its_mode(file: Path) -> None:
 
 
 def test_a_linked_config_stays_a_link(file: Path, tmp_path: Path) -> None:
-    """Fails when the rename goes over the link instead of what it points to."""
+    """Fails when the rename replaces the link instead of its target."""
     link = tmp_path / "other" / "config.toml"
     link.parent.mkdir()
     link.symlink_to(file)

@@ -1,4 +1,4 @@
-"""[overseer.goals]: what holds when nothing is set, and what a bad value is."""
+"""[overseer.goals]: its defaults, and what counts as a bad value."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_the_document() -> None:
 
 @pytest.mark.req("0-102", "3-117")
 def test_the_supervisor_gives_goals_their_time_unless_told_otherwise() -> None:
-    """Break: leave `_fitted` out of check_text: goals with all defaults would warn of another default."""
+    """Break: leave `_fitted` out of check_text: goals with all defaults would warn about another default."""
     on = "[overseer.goals]\nenabled = true\n"
     assert loaded().overseer.stall_timeout_secs == 3600
     assert (loaded(on).overseer.stall_timeout_secs, advice(loaded(on))) == (7200, [])
@@ -40,7 +40,7 @@ def test_the_supervisor_gives_goals_their_time_unless_told_otherwise() -> None:
     quick = loaded(f"{on}idle_after = '1m'\n")
     assert (quick.overseer.stall_timeout_secs, advice(quick)) == (3600, [])
     told = loaded(f"[overseer]\nstall_timeout_secs = 3600\n{on}")
-    assert told.overseer.stall_timeout_secs == 3600, "what a person wrote holds"
+    assert told.overseer.stall_timeout_secs == 3600, "the user's value holds"
     (warning,) = advice(told)
     assert "llmc config set overseer.stall_timeout_secs 7200" in warning
 
@@ -67,7 +67,7 @@ def test_a_duration_is_text_or_seconds(written: str, seconds: float) -> None:
 )
 @pytest.mark.parametrize("written", ['"soon"', '"2x"', '"-5m"', "true", '""'])
 def test_a_bad_duration_is_named_and_turns_nothing_off(table: str, key: str, written: str) -> None:
-    """Break: parse_duration gives 0 for what it does not know."""
+    """Break: let parse_duration return 0 for what it does not know."""
     config, problems = check_text(f"{REPO}[{table}]\n{key} = {written}\n", "config.toml")
     assert config is None
     (problem,) = problems
@@ -77,7 +77,7 @@ def test_a_bad_duration_is_named_and_turns_nothing_off(table: str, key: str, wri
 
 @pytest.mark.req("3-118")
 def test_a_plan_may_be_made_smaller_but_not_larger_than_its_bounds() -> None:
-    """Break: take `le` away from max_plan_phases."""
+    """Break: remove `le` from max_plan_phases."""
     small = "[overseer.goals.planner]\nmax_plan_phases = 2\n"
     assert loaded(small).overseer.goals.planner.max_plan_phases == 2
     config, problems = check_text(f"{REPO}[overseer.goals.planner]\nmax_plan_phases = 6\n", "config.toml")

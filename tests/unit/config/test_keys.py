@@ -1,4 +1,4 @@
-"""Dotted keys, and the lines they stand on."""
+"""Dotted keys, and the lines they are on."""
 
 import tomllib
 
@@ -49,7 +49,7 @@ k = 2
     ],
 )
 def test_finds_the_line_of_a_key_or_of_what_is_around_it(path: tuple[str, ...], line: int | None) -> None:
-    """Fails when a string or an array over several lines is read as keys."""
+    """Fails when a multi-line string or array is read as keys."""
     tomllib.loads(TEXT)
     assert line_of(TEXT, path) == line
 

@@ -109,7 +109,7 @@ excluded = 1
     ],
 )
 def test_a_whole_number_has_bounds_and_is_no_bool(value: str, said: str) -> None:
-    """Fails when bool counts as int, as it does in Python."""
+    """Fails when bool counts as int, as in Python."""
     (problem,) = problems(f"{REPO}[trash]\nkeep_days = {value}\n")
     assert problem.startswith("config.toml:4: trash.keep_days: ")
     assert said in problem
@@ -162,7 +162,7 @@ def test_a_branch_name_cannot_become_an_option_of_git(branch: str) -> None:
     [("[repo\n", 1), ("a = 1\nb = = 2\n", 2), ('[a]\nb = """\n', 2), ("a = 1\na = 2\n", 2), ("a = [\n\n", 1)],
 )
 def test_syntax_errors_have_a_line(text: str, line: int) -> None:
-    """Fails when the line is not read out of tomllib's message."""
+    """Fails when the line is not taken from tomllib's message."""
     config, (problem,) = check_text(text, "config.toml")
     assert config is None
     assert (problem.line, problem.key) == (line, "")
@@ -177,7 +177,7 @@ def test_hostile_toml_is_a_problem_and_no_traceback(text: str) -> None:
 
 @given(st.text())
 def test_any_text_gives_a_config_or_problems(text: str) -> None:
-    """Fails when some text escapes as an exception."""
+    """Fails when some text raises an exception."""
     problems(text)
 
 
@@ -245,7 +245,7 @@ def test_good_worker_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "2a", "-a", "a_b", "a.b", "a/b", "a\n", "ä", "a" * 32])
 def test_bad_worker_names(name: str) -> None:
-    """Fails when the pattern is matched without its end: "a\\n" would pass."""
+    """Fails when the end of the pattern is not matched: "a\\n" would pass."""
     assert "a worker name must start" in (check_worker_name(name) or "")
 
 
@@ -259,7 +259,7 @@ def test_a_problem_without_key_or_line_still_reads_well() -> None:
 
 
 def test_loading_pulls_in_nothing_heavy() -> None:
-    """Fails when load.py, or what it imports, imports tomlkit, rich, click or asyncio at the top."""
+    """Fails when load.py, or a module it imports, imports tomlkit, rich, click or asyncio at the top."""
     code = "import sys, llmc.config.load; print(*sys.modules)"
     modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30

@@ -57,7 +57,7 @@ class Places:
 
 
 def both(explicit: str | None, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The root as the commands find it; the hot commands must agree."""
+    """The root as the commands find it; the fast commands must agree."""
     monkeypatch.chdir(cwd)
     found = locate_root(explicit).path
     assert seeing.find_root(explicit) == str(found)
@@ -66,7 +66,7 @@ def both(explicit: str | None, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.mark.req("1-001")
 def test_the_order(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: look at LLMC_ROOT before --root, or at the git config before the enclosing root."""
+    """Break: check LLMC_ROOT before --root, or the git config before the enclosing root."""
     places = Places(tmp_path)
     monkeypatch.setenv("LLMC_ROOT", str(places.environ))
     assert both(str(places.given), places.inside, monkeypatch) == places.given
@@ -81,7 +81,10 @@ def test_the_order(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_relative_paths_links_and_tildes_are_resolved(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tmux server is named after the path: one root must have one. Break: no realpath in seeing.find_root."""
+    """The tmux server is named after the path: one root must have one.
+
+    Break: no realpath in seeing.find_root.
+    """
     real = make_root(tmp_path / "real")
     link = tmp_path / "link"
     link.symlink_to(real)
@@ -131,7 +134,7 @@ def test_a_root_that_is_none_says_where_it_came_from(
     environ: Mapping[str, str],
     words: str,
 ) -> None:
-    """Break: fall through to the next place when the one given is no root."""
+    """Break: fall through to the next place when the given one is not a root."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(NotFound, match="is not an llmc root") as caught:
@@ -143,7 +146,7 @@ def test_a_root_that_is_none_says_where_it_came_from(
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: ask for the working directory without a try in locate_root."""
+    """Break: read the working directory without a try in locate_root."""
     root = make_root(tmp_path / "root")
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -157,7 +160,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime directory with a short path, as a person's own is."""
+    """A runtime directory with a short path, like a user's own."""
     with tempfile.TemporaryDirectory(prefix="llmc-t-") as directory:
         monkeypatch.setattr("llmc.config.paths.SHORT_BASE", directory)
         yield Path(directory)
@@ -193,7 +196,7 @@ def test_somebody_elses_directory_is_refused(runtime: Path) -> None:
 
 
 def test_each_root_has_its_own_tmux_server() -> None:
-    """Break: name the server after the last part of the path only."""
+    """Break: name the server only after the last part of the path."""
     roots = ["/a/llmc", "/b/llmc", "/a/llmc.x", "/a/llmc x", "/a/" + "l" * 60, "/a/" + "l" * 61, "/ä", "/"]
     names = [root_layout.tmux_server(root) for root in roots]
     assert len(set(names)) == len(roots)

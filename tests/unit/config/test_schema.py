@@ -30,7 +30,7 @@ from llmc.config.schema import json_schema, reference, to_toml
 
 
 def test_every_field_of_every_table_is_in_the_reference() -> None:
-    """Fails when a table is not walked into."""
+    """Fails when a table is skipped."""
     tables = {
         "repo": Repo,
         "defaults": Defaults,
@@ -95,7 +95,7 @@ def test_defaults_and_examples_are_toml() -> None:
 
 
 def test_the_json_schema_lets_durations_be_texts() -> None:
-    """Fails when the durations stay plain numbers: an editor would mark "15m" as wrong."""
+    """Fails when durations stay plain numbers: an editor would mark "15m" as wrong."""
     schema = json_schema()
     assert "x-duration" not in json.dumps(schema)
     tables = schema["$defs"]

@@ -1,4 +1,4 @@
-"""What `init` proposes from a repository's own files: the command that checks it, and a name for its task list."""
+"""What `init` proposes from a repository's own files: its check command, and a name for its task list."""
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ JEST = '{"scripts": {"test": "jest"}}'
     ],
 )
 def test_the_check_that_the_files_name(files: dict[str, str], command: str | None) -> None:
-    """Break: take a line of a recipe, a variable or .PHONY for a target, or npm's placeholder for tests."""
+    """Break: treat a recipe line, a variable or .PHONY as a target, or npm's placeholder as tests."""
     assert set(files) <= set(LOOKED_AT)
     found = suggested_check(files)
     assert (found.command if found else None) == command

@@ -1,4 +1,4 @@
-"""A root is chosen by a person: which of those around a command may be used, and which are refused unread."""
+"""The user chooses the root: which of those around a command may be used, and which are refused unread."""
 
 import fcntl
 import json
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found_from(cwd: Path, monkeypatch: pytest.MonkeyPatch, explicit: str | None = None) -> Path:
-    """The root as a command finds it; the hot commands find the same one, or leave it to the command."""
+    """The root as a command finds it; the fast commands find the same one, or leave it to the command."""
     monkeypatch.chdir(cwd)
     try:
         found = locate_root(explicit).path
@@ -44,7 +44,7 @@ def found_from(cwd: Path, monkeypatch: pytest.MonkeyPatch, explicit: str | None 
 def test_a_directory_cannot_make_itself_a_root(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: take an enclosing root without asking whether it is registered."""
+    """Break: use an enclosing root without checking whether it is registered."""
     planted = make_root(tmp_path / "planted")
     inside = planted / "src/deep"
     inside.mkdir(parents=True)
@@ -59,7 +59,10 @@ def test_a_directory_cannot_make_itself_a_root(
 def test_two_files_that_landed_in_a_checkout_choose_nothing(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent lands `.llmc/x` and `config.toml`. Break: refuse instead of looking at llmc.root, or the other way round."""
+    """An agent lands `.llmc/x` and `config.toml`.
+
+    Break: refuse instead of checking llmc.root, or the reverse.
+    """
     real = make_root(tmp_path / "real")
     source = repository(tmp_path / "source", str(real))
     make_root(source)
@@ -82,7 +85,7 @@ def test_two_files_that_landed_in_a_checkout_choose_nothing(
 def test_a_root_of_another_user_is_never_read(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, theirs: str
 ) -> None:
-    """Whatever names it. Break: compare the owner of the directory alone, or not for --root."""
+    """Whatever names it. Break: compare only the directory's owner, or not for --root."""
     root = make_root(home / "llmc")
     source = repository(tmp_path / "source", str(root))
     assert trust.register(str(root))
@@ -99,14 +102,17 @@ def test_a_root_of_another_user_is_never_read(
 def test_what_a_person_chose_before_is_found_from_inside(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old root keeps working: ~/llmc, and the one that the repository names. Break: leave out either comparison."""
+    """An old root keeps working: ~/llmc, and the one that the repository names.
+
+    Break: leave out either comparison.
+    """
     default = make_root(home / "llmc")
     assert found_from(default / ".llmc", monkeypatch) == default
     named = make_root(tmp_path / "named")
     repository(named / "checkout", str(named))
     assert found_from(named / "checkout", monkeypatch) == named
     other = make_root(tmp_path / "other")
-    with pytest.raises(Refused):  # and never ~/llmc instead of the one that is around
+    with pytest.raises(Refused):  # and never ~/llmc instead of the enclosing one
         found_from(other, monkeypatch)
 
 
@@ -133,14 +139,14 @@ def test_registration_is_by_path_and_id(tmp_path: Path, home: Path, monkeypatch:
     assert found_from(moved, monkeypatch) == moved
     assert found_from(two, monkeypatch) == two
     listed = json.loads((home / ".local/state/llmc/roots.json").read_text())["roots"]
-    assert set(listed) == {str(two), str(moved)}  # what is gone is forgotten
+    assert set(listed) == {str(two), str(moved)}  # deleted roots are forgotten
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"roots": 3}', "\0" * 100, "[" * 100_000, "directory"])
 def test_a_damaged_registry_registers_nothing_and_stops_nobody(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    """Break: let json's error out, or write over what cannot be read."""
+    """Break: let json's error out, or overwrite an unreadable file."""
     root = make_root(tmp_path / "root")
     assert trust.register(str(root))
     registry = home / ".local/state/llmc/roots.json"
@@ -158,7 +164,7 @@ def test_a_damaged_registry_registers_nothing_and_stops_nobody(
 def test_a_registry_that_others_may_write_is_not_believed(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`sudo` with somebody's HOME. Break: read it whoever owns it."""
+    """`sudo` with another user's HOME. Break: read it regardless of its owner."""
     root = make_root(tmp_path / "root")
     assert trust.register(str(root))
     registry = home / ".local/state/llmc/roots.json"
@@ -173,7 +179,7 @@ def test_a_registry_that_others_may_write_is_not_believed(
 
 
 def test_without_a_home(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: take `~/llmc` below the working directory for the default root when there is no home."""
+    """Break: without a home, treat `~/llmc` below the working directory as the default root."""
     root = make_root(tmp_path / "root")
     planted = make_root(tmp_path / "work/~/llmc")
     monkeypatch.setenv("HOME", "")
@@ -187,7 +193,7 @@ def test_without_a_home(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_xdg_state_home_is_followed(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: ignore it, or take a relative one."""
+    """Break: ignore it, or accept a relative one."""
     root = make_root(tmp_path / "root")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert trust.register(str(root))
@@ -209,7 +215,7 @@ def test_a_root_that_goes_is_forgotten_and_no_other(tmp_path: Path, home: Path) 
 
 
 def test_the_last_root_takes_the_registry_with_it(tmp_path: Path, home: Path) -> None:
-    """Break: write a registry of no roots."""
+    """Break: write an empty registry."""
     one, gone = make_root(tmp_path / "one"), make_root(tmp_path / "gone")
     state = home / ".local/state/llmc"
     state.mkdir(parents=True)
@@ -220,7 +226,7 @@ def test_the_last_root_takes_the_registry_with_it(tmp_path: Path, home: Path) ->
     shutil.rmtree(gone)
     assert trust.forget(str(one))
     assert not state.exists()
-    assert trust.register(str(one)), "it can be made again"
+    assert trust.register(str(one)), "it can be created again"
     (state / "mine").touch()
     assert trust.forget(str(one))
     assert [path.name for path in state.iterdir()] == ["mine"]
@@ -229,7 +235,7 @@ def test_the_last_root_takes_the_registry_with_it(tmp_path: Path, home: Path) ->
 def test_who_waits_for_a_lock_that_goes_takes_the_new_one(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: believe a lock file that is gone; the next process makes another one, and both write."""
+    """Break: trust a deleted lock file; the next process creates another one, and both write."""
     one, two = make_root(tmp_path / "one"), make_root(tmp_path / "two")
     assert trust.register(str(one))
     flock, turns = fcntl.flock, []
@@ -249,7 +255,7 @@ def test_who_waits_for_a_lock_that_goes_takes_the_new_one(
 
 @pytest.mark.parametrize("text", ["", "[]", '{"projects": 5}', "{"])
 def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str) -> None:
-    """Break: take out paths that only begin like the root, or write a file that could not be read."""
+    """Break: remove paths that only start like the root, or write a file that could not be read."""
     config, root = tmp_path / ".claude.json", tmp_path / "llmc"
     config.write_text(text)
     assert ClaudeTrust(config).remove(root) == []
@@ -267,7 +273,7 @@ def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str)
 def test_the_trust_of_a_checkout_goes_if_the_client_noted_nothing_else(
     tmp_path: Path, also: dict[str, object]
 ) -> None:
-    """Break: leave it, or take out what a person's own sessions noted there."""
+    """Break: keep it, or remove what the user's own sessions noted there."""
     config, source = tmp_path / ".claude.json", tmp_path / "source"
     config.write_text(json.dumps({"projects": {str(source): also}} if also else {}))
     ClaudeTrust(config).add(source)
@@ -297,7 +303,10 @@ def default_of(home: Path, source: str) -> Path:
 def test_another_repository_does_not_use_the_default_root(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command there would act on the other repository. Break: leave out `unrelated`, or ask for it outside of a repository."""
+    """A command there would act on the other repository.
+
+    Break: leave out `unrelated`, or check it outside a repository.
+    """
     source = repository(tmp_path / "source", None)
     root = default_of(home, str(source))
     other = repository(tmp_path / "other", None)
@@ -310,7 +319,7 @@ def test_another_repository_does_not_use_the_default_root(
         assert "llmc init" in caught.value.hint
         assert f"--root {root}" in caught.value.hint
     said: list[str] = []
-    assert locate_root(None, tell=said.append).path == root, "what only reads goes on"
+    assert locate_root(None, tell=said.append).path == root, "commands that only read continue"
     assert len(said) == 1
     assert str(root) in said[0]
     assert str(source) in said[0]
@@ -321,7 +330,7 @@ def test_another_repository_does_not_use_the_default_root(
 def test_the_source_its_worktrees_and_its_clones_use_the_default_root(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also without llmc.root. Break: compare paths instead of git directories, or leave out the remotes."""
+    """Even without llmc.root. Break: compare paths instead of git directories, or leave out the remotes."""
     source = repository(tmp_path / "source", None)
     root = default_of(home, str(source))
     run("git", "-C", source, *IDENTITY, "commit", "-q", "--allow-empty", "-m", "x")
@@ -343,7 +352,7 @@ def test_the_source_its_worktrees_and_its_clones_use_the_default_root(
 def test_a_home_that_is_a_repository_is_not_another_project(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: ask for a relation where the repository holds the root itself."""
+    """Break: require a relation where the repository contains the root itself."""
     run("git", "init", "-q", home)
     root = default_of(home, str(tmp_path / "source"))
     (home / "notes").mkdir()

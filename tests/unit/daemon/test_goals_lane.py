@@ -1,4 +1,4 @@
-"""The goals' lane: one tick at a time, on demand, by the clock, switched by the configuration, and ended."""
+"""The goals' lane: one tick at a time, on demand or by the clock; switched by the configuration; stopped."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 
 class Ticks:
-    """A runner whose ticks last until they are let go."""
+    """A runner whose ticks last until they are released."""
 
     def __init__(self, project: Project) -> None:
         self.reasons: list[str] = []
@@ -51,7 +51,9 @@ async def until(count: int, ticks: Ticks) -> None:
 def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `_poke` that begins while one runs; `update` that keeps the old project; `stop` that leaves the timer."""
+    """Break: `_poke` that starts one while another runs; `update` that keeps the old project;
+    `stop` that leaves the timer.
+    """
     project = bare_project(Root(tmp_path))
 
     async def run() -> None:
@@ -79,8 +81,8 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(
             await until(2, ticks)
             ticks.go.release()
             await asyncio.sleep(0.5)
-            assert ticks.reasons == ["start", "wake"], "five wishes are one more tick"
-            # Another interval counts from the next tick on, without a word from anybody.
+            assert ticks.reasons == ["start", "wake"], "five requests are one more tick"
+            # Another interval counts from the next tick on, without a request.
             lane.update(configured(project, tick_every=0.05))
             lane.poke()
             for count in (3, 4, 5):
@@ -103,7 +105,7 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(
             await asyncio.sleep(0.2)
             count = len(again.reasons)
             await asyncio.sleep(0.3)
-            assert len(again.reasons) == count, "ended"
+            assert len(again.reasons) == count, "stopped"
             assert max(ticks.most_at_once, again.most_at_once) == 1
 
     asyncio.run(run())
@@ -113,7 +115,7 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(
 def test_a_lane_that_is_switched_off_and_on_within_a_tick_has_one_tick_and_then_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: `_begin` without its look at `_ticking` (two at a time); or one that forgets that it was to begin."""
+    """Break: `_begin` without its check of `_ticking` (two at a time); or one that forgets a request."""
     project = bare_project(Root(tmp_path))
 
     async def run() -> None:

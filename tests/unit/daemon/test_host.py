@@ -15,7 +15,7 @@ from llmc.daemon.main import Daemon
 
 
 class Root:
-    """Stands for the daemon of a root."""
+    """Stands in for the daemon of a root."""
 
     def __init__(self, name: str, fails: str = "", code: int = 0) -> None:
         self.project = SimpleNamespace(root=SimpleNamespace(path=Path(name)))
@@ -47,7 +47,7 @@ def host_of(*roots: Root) -> Host:
 
 
 class Later(Root):
-    """Lets something happen once it serves; then it goes on until the host tells it to stop."""
+    """Lets something happen once it serves; then it continues until the host tells it to stop."""
 
     def __init__(self, name: str, then: Any) -> None:
         super().__init__(name)
@@ -88,7 +88,7 @@ def test_one_root_is_stopped_and_the_others_go_on() -> None:
 
 
 def test_where_nothing_is_left_to_host_the_error_is_the_commands() -> None:
-    """As `llmc up` shows it. Break: say it and return 1; its hint would be lost."""
+    """As `llmc up` shows it. Break: print it and return 1; its hint would be lost."""
     with pytest.raises(LlmcError, match="/one cannot begin"):
         host_of(Root("/one", "begin")).run()
     with pytest.raises(RuntimeError, match="a bug"):

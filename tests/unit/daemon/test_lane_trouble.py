@@ -1,4 +1,4 @@
-"""A worker that nobody can look after is in the list of what needs a person, and a night does not wait for it."""
+"""A worker whose lane keeps failing is on the attention list, and a night does not wait for it."""
 
 import logging
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def lane(store: Store, auto: Any = None) -> Rounds:
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Tell:
-    """Tells of a round, and answers with what the list has then."""
+    """Reports a round, and returns what is then on the list."""
     store = Store(Root(tmp_path))
     store.create()
     with store.transaction() as tx:
@@ -52,18 +52,18 @@ def tell(tmp_path: Path) -> Tell:
 
 
 def test_an_error_that_stays_is_in_the_list(tell: Tell, clock: SimpleNamespace) -> None:
-    """Break: only log it; the worker is `working` for ever, and `status` has nothing to say."""
+    """Break: only log it; the worker is `working` forever, and `status` shows nothing."""
     assert tell(GONE) == {}, "it may pass"
     clock.now += PASSES_S
     ((kind, text, following),) = tell(GONE).values()
     assert (kind, following) == ("trouble", "llmc doctor --repair")
     assert text.endswith("the daemon cannot continue with this worker: w1 is no worktree any more")
     assert tell(None) == {}
-    assert tell(GONE) == {}, "counted from its own beginning"
+    assert tell(GONE) == {}, "counted from its own start"
 
 
 def test_what_is_refused_for_long_is_no_trouble(tell: Tell, clock: SimpleNamespace) -> None:
-    """Break: tell of a refusal; a person who has the worker would be told of themselves."""
+    """Break: report a refusal; a user who has the worker would be notified about themselves."""
     tell(Refused("somebody is attached"))
     clock.now += 10 * PASSES_S
     assert tell(Refused("somebody is attached")) == {}
@@ -75,7 +75,7 @@ def test_a_bug_is_told_at_once(tell: Tell, clock: SimpleNamespace) -> None:
 
 
 def test_auto_mode_hears_of_a_lane_that_fails(tmp_path: Path) -> None:
-    """Break: only raise; the task waits until somebody looks."""
+    """Break: only raise; the task waits until the user looks."""
     heard: list[str] = []
     auto = SimpleNamespace(workers=("w1",), could_not_look=lambda name, error: heard.append(error.message))
     made = lane(Store(Root(tmp_path)), auto)

@@ -1,4 +1,4 @@
-"""A lane: one round at a time, a patrol that was asked for is not forgotten, and nothing after its end."""
+"""A lane: one round at a time, a requested patrol is not forgotten, and nothing runs after its end."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 class Work:
-    """Rounds that last until they are let go."""
+    """Rounds that last until they are released."""
 
     def __init__(self) -> None:
         self.rounds: list[bool] = []
@@ -39,7 +39,7 @@ async def until(count: int, work: Work) -> None:
 
 @pytest.mark.req("1-081")
 def test_patrols_that_come_during_a_round_are_one_more_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks when a poke starts a round of its own, or a patrol is lost while a command has the worker."""
+    """Breaks when a poke starts its own round, or a patrol is lost while a command has the worker."""
     monkeypatch.setattr(lanes, "RETRY_S", 0.01)
     work = Work()
 
@@ -61,12 +61,12 @@ def test_patrols_that_come_during_a_round_are_one_more_round(monkeypatch: pytest
             work.go.release()
 
     asyncio.run(scenario())
-    assert work.rounds == [False, True, True], "the third is the second again; none after the end"
+    assert work.rounds == [False, True, True], "the third merged with the second; none after the end"
     assert work.most_at_once == 1
 
 
 def test_an_error_that_nobody_thought_of_is_told_once_and_is_over_after_a_good_round() -> None:
-    """Break: leave `_say` out of the boundary; the worker stands still, and nobody knows."""
+    """Break: leave `_say` out of the boundary; the worker is stuck, without any report."""
     told: list[tuple[str, str]] = []
     rounds: list[str] = []
 

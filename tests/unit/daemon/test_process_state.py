@@ -1,4 +1,4 @@
-"""A process may work for several roots: what belongs to the process is changed in one place, or nowhere."""
+"""A process may serve several roots: process-wide state is changed in one place, or nowhere."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from llmc.config.paths import Root
 from llmc.daemon.main import Daemon, Options
 from llmc.repo.project import agent_for, bare_project
 
-#: what each root would change under the others' feet
+#: what each root would change for the others
 CHANGES = re.compile(
     r"os\.environ\[[^\]]+\]\s*=(?!=)|os\.environ\.(?:update|setdefault|pop|clear)\(|os\.(?:putenv|unsetenv|umask)\("
 )
@@ -25,22 +25,27 @@ def found(pattern: re.Pattern[str]) -> set[str]:
 
 
 def test_nobody_changes_the_environment_or_the_umask() -> None:
-    """Break: `os.environ["LLMC_AGENT"] = ...` in the daemon, as it was; the agent of one root would be that of all."""
+    """Break: `os.environ["LLMC_AGENT"] = ...` in the daemon: one root's agent would be that of all."""
     assert found(CHANGES) == set()
 
 
 def test_the_host_alone_takes_signals_for_the_daemon() -> None:
-    """Break: add a handler in daemon/main.py, as it was; the last root to start would take it from the others."""
-    of_the_screen = {"tui/terminal.py"}  # which is a process of its own
+    """Break: add a handler in daemon/main.py, as before;
+    the last root to start would take it from the others.
+    """
+    of_the_screen = {"tui/terminal.py"}  # which is its own process
     assert found(SIGNALS) == {"daemon/host.py", *of_the_screen}
 
 
 def test_the_program_of_a_daemons_agents_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `claude` means may change while it runs. Break: lose it when config.toml has changed (`_as_daemon`)."""
+    """What `claude` means may change while it runs.
+
+    Break: lose it when config.toml has changed (`_as_daemon`).
+    """
     monkeypatch.setenv("LLMC_AGENT", "scripted")
     (tmp_path / "config.toml").write_text("")
     project = bare_project(Root(tmp_path))
     one = Daemon(project, Options())
     one.pinned_agent = ClaudeCode("/opt/claude-1/claude")
     assert agent_for(one._as_daemon(project)).name == "claude"
-    assert agent_for(replace(project)).name == "scripted", "and nobody else's"
+    assert agent_for(replace(project)).name == "scripted", "and no other root's"

@@ -1,4 +1,4 @@
-"""The wake-up socket of the daemon: any agent can write to it, and as much as it likes."""
+"""The daemon's wake-up socket: any agent can write to it, and as much as it likes."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ class Loop:
 
 
 def test_a_flood_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: read until the socket is empty: the daemon would do nothing else. Or leave out the others: their wake-ups
-    are lost in a flood.
+    """Break: read until the socket is empty: the daemon would do nothing else. Or leave out the others:
+    their wake-ups are lost in a flood.
     """
     daemon = Daemon.__new__(Daemon)
     daemon.lanes = {"adam": Lane(), "eve": Lane()}  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""The rules of the canary: what a scratch session showed, and what follows from it."""
+"""The rules of the canary: what a scratch session showed, and what follows."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_client_that_does_everything_passes(code: int) -> None:
     ],
 )
 def test_auto_mode_needs_every_essential_probe(about: dict[str, Any], probe: str, words: str) -> None:
-    """Break: make a probe not essential, or take its missing answer for a good one."""
+    """Break: make a probe non-essential, or treat its missing answer as a pass."""
     found = verdict(**about)
     assert not found.passed
     assert found.probes[probe] is Result.FAILED
@@ -64,31 +64,31 @@ def test_auto_mode_needs_every_essential_probe(about: dict[str, Any], probe: str
 
 @pytest.mark.parametrize("field", ["status_file", "prompt_hook", "transcript_row", "queue_row"])
 def test_what_llmc_can_do_without_is_only_said(field: str) -> None:
-    """Break: refuse for it, or forget to say it."""
+    """Break: refuse because of it, or do not report it."""
     found = verdict(**{field: False})
     assert (found.passed, len(found.cannot_see)) == (True, 1)
     assert found.cannot_see[0] in found.summary
-    assert verdict(queue_row=None).cannot_see == (), "no occasion is no blindness"
+    assert verdict(queue_row=None).cannot_see == (), "untested is not blind"
 
 
 @pytest.mark.parametrize(
     ("error", "cause"), [("rate_limit", Cause.LIMIT), ("overloaded", Cause.API), ("server_error", Cause.API)]
 )
 def test_a_limit_is_not_the_clients_fault(error: str, cause: Cause) -> None:
-    """Break: refuse auto mode because of a limit, which it knows how to wait for."""
+    """Break: refuse auto mode because of a limit, which it can wait for."""
     assert verdict(api_error=error, api_cause=cause).passed
 
 
 @pytest.mark.parametrize("field", ["launched", "ready", "arrived", "turn_ended", "cleared", "exited"])
 def test_nothing_passes_that_was_not_tried(field: str) -> None:
-    """Break: take a probe that was not reached for a good one."""
+    """Break: treat a probe that was not reached as a pass."""
     found = verdict(**{field: None})
     assert not found.passed
     assert found.reason
 
 
 def test_it_is_tried_when_something_is_new() -> None:
-    """Break: look at the client's version only; trust a version that failed."""
+    """Break: check only the client's version; trust a version that failed."""
     good = verdict()
     same = (good.client, good.tmux)
     assert why_probe(good, *same) == ""

@@ -1,4 +1,4 @@
-"""The rules of `llmc doctor`: what was seen, and what follows from it. No root, no git, no tmux."""
+"""The rules of `llmc doctor`: what was observed, and what follows. No root, no git, no tmux."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ RUNS = [status for status in Status if status not in (Status.OFFLINE, Status.ERR
 
 
 def one(record: WorkerRecord, **about: Any) -> WorkerFacts:
-    """A worker in good order, but for what is said."""
+    """A worker without problems, except as given."""
     runs = record.status not in (Status.OFFLINE, Status.ERROR)
     good = {
         "place": "/r/.worktrees/w1",
@@ -77,14 +77,14 @@ def worker_findings(worker: WorkerFacts) -> list[Finding]:
 
 
 def whole(*workers: WorkerFacts, **about: Any) -> list[Finding]:
-    """What is said of a root: its shared facts by their names, what a check saw for itself by its kind."""
+    """What is known about a root: its shared facts by name, what a check saw for itself by its kind."""
     shared = {name: about.pop(name) for name in Facts.__struct_fields__ if name in about}
     return diagnose(Facts(now=NOW, workers=workers, seen=about, **shared))
 
 
 @pytest.mark.parametrize("status", Status)
 def test_a_worker_in_good_order_has_no_finding(status: Status) -> None:
-    """Break: name a finding for any status as such (but error)."""
+    """Break: report a finding for any status as such (except error)."""
     record = busy_record(status)
     about = {"tree": tree(rebasing=True, branch="", dirty=("x",))} if status is Status.REBASING else {}
     expected = ["worker_error"] if status is Status.ERROR else []
@@ -92,7 +92,7 @@ def test_a_worker_in_good_order_has_no_finding(status: Status) -> None:
 
 
 def test_every_check_can_be_told_apart_and_fixes_what_it_calls_fixable() -> None:
-    """Break: two checks of one kind, or one of a group that no report shows."""
+    """Break: add two checks of one kind, or one of a group that no report shows."""
     kinds_of = [check.kind for check in CHECKS]
     assert len(set(kinds_of)) == len(kinds_of)
     assert [check.group for check in CHECKS] == sorted((check.group for check in CHECKS), key=GROUPS.index)
@@ -106,7 +106,7 @@ def test_every_check_can_be_told_apart_and_fixes_what_it_calls_fixable() -> None
     ("pane", "kind"), [(PaneState.NONE, "session_missing"), (PaneState.DEAD, "session_dead")]
 )
 def test_a_worker_whose_session_is_gone(status: Status, pane: PaneState, kind: str) -> None:
-    """Break: look at `working` only."""
+    """Break: check only `working`."""
     clean = tree(rebasing=status is Status.REBASING)
     (finding,) = found_in(busy_record(status), pane=pane, tree=clean)
     assert (finding.kind, finding.repairable) == (kind, True)
@@ -114,7 +114,7 @@ def test_a_worker_whose_session_is_gone(status: Status, pane: PaneState, kind: s
 
 @pytest.mark.parametrize("status", Status)
 def test_nothing_is_concluded_from_a_tmux_that_does_not_answer(status: Status) -> None:
-    """Break: take UNKNOWN for NONE; or repair an error worker whose session nobody could see."""
+    """Break: treat UNKNOWN as NONE; or repair an error worker whose session is unknown."""
     found = found_in(
         busy_record(status), pane=PaneState.UNKNOWN, tree=tree(rebasing=status is Status.REBASING)
     )
@@ -128,7 +128,7 @@ def test_an_agent_that_nobody_knows() -> None:
     failed = worker(Status.OFFLINE, error_reason="exited: not as root", cause="config")
     assert kinds(found_in(failed)) == ["start_failed"], "an agent that does not start is a problem"
     assert found_in(worker(Status.OFFLINE, instance="i1"), pane=PaneState.ALIVE) == []
-    assert found_in(worker(Status.OFFLINE), pane=PaneState.DEAD) == [], "that is how a crash is kept"
+    assert found_in(worker(Status.OFFLINE), pane=PaneState.DEAD) == [], "that is how a crash is preserved"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_an_agent_that_nobody_knows() -> None:
     ids=["error", "rebase", "missing", "broken", "lock"],
 )
 def test_hands_off(reason: dict[str, Any], about: dict[str, Any]) -> None:
-    """Break: leave out one of held, attached or an accept in hands_off."""
+    """Break: leave held, attached or an accept out of hands_off."""
     record = busy_record(about["status"], **reason.get("record", {}))
     found = found_in(
         record,
@@ -156,14 +156,14 @@ def test_hands_off(reason: dict[str, Any], about: dict[str, Any]) -> None:
         attached=reason.get("attached", False),
         **({"tree": about["tree"]} if "tree" in about else {}),
     )
-    assert found, "it is still said"
-    # A dead lock may be the very thing that keeps the accept from ending.
+    assert found, "it is still reported"
+    # A dead lock may be the very thing that keeps the accept from finishing.
     ends_the_accept = "accept" in reason.get("record", {}) and "lock" in found[-1].kind
     assert bool([finding for finding in found if finding.repairable]) == ends_the_accept
 
 
 def test_a_worker_somebody_works_on_is_looked_at_in_part() -> None:
-    """Break: look on while its lock is held; a reset under way is a dirty idle worker for a moment."""
+    """Break: check it while its lock is held; a reset in progress is a dirty idle worker for a moment."""
     facts = one(worker(Status.IDLE), tree=tree(dirty=("x",)), busy_with="pid 7 (llmc reset w1)")
     assert worker_findings(facts) == []
     assert "pid 7" in notes(Facts(now=NOW, workers=(facts,)))[0]
@@ -176,7 +176,7 @@ def test_error_workers_are_reset() -> None:
 
 
 def test_what_a_dead_process_left_open() -> None:
-    """Break: say so while a daemon runs, which goes on with it."""
+    """Break: report it while a daemon is running, which will resume it."""
     accepting = busy_record(Status.NEEDS_REVIEW, accept=JOURNAL)
     on_its_way = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.TYPED, at_unix=1.0)
     assert kinds(found_in(accepting)) == ["accept_stopped"]
@@ -232,7 +232,7 @@ def test_worktrees(status: Status, seen_tree: Tree, kind: str, repairable: bool)
     ],
 )
 def test_what_is_a_workers_own_business(record: WorkerRecord, seen_tree: Tree | None) -> None:
-    """Break: judge the worktree of a worker with a task as that of an idle one; or a lock that is in use."""
+    """Break: judge the worktree of a worker with a task like an idle one's; or report a lock in use."""
     assert found_in(record, tree=seen_tree) == []
 
 
@@ -249,7 +249,7 @@ def test_what_is_a_workers_own_business(record: WorkerRecord, seen_tree: Tree | 
 def test_what_was_left_in_the_worktree_of_a_worker_without_a_task(
     status: Status, seen_tree: Tree, says: str
 ) -> None:
-    """Break: look only where an agent runs, or for files only."""
+    """Break: check only where an agent is running, or only for files."""
     (finding,) = found_in(worker(status), tree=seen_tree)
     assert (finding.kind, finding.repairable) == ("worktree_dirty", True)
     assert says in finding.text
@@ -320,7 +320,7 @@ def test_a_clock_that_is_a_little_ahead_is_no_problem() -> None:
 
 
 def test_a_person_may_give_an_agent_something_to_do() -> None:
-    """Break: call every worker without a task broken; a person's own turn would get a task it never had."""
+    """Break: treat every worker without a task as broken; a user's own turn would get a task it never had."""
     said = Delivery(prompt_id=PromptId("message-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
     assert record_fixes(one(worker(Status.WORKING, delivery=said))) == []
     assert record_fixes(one(worker(Status.WORKING, reason=PERSONS_PROMPT))) == []
@@ -405,7 +405,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
     ],
 )
 def test_the_root(about: dict[str, Any], kind: str, repairable: bool) -> None:
-    """Break: leave out the check, or take what is in order for a problem."""
+    """Break: leave out the check, or report a correct state as a problem."""
     (finding,) = whole(GOOD, **about)
     assert (finding.kind, finding.repairable) == (kind, repairable)
     assert finding.fix, "every finding has a fix"
@@ -434,7 +434,7 @@ def test_a_root_in_good_order(about: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [StateFile.MISSING, StateFile.BROKEN, StateFile.NEWER])
 def test_without_a_state_nothing_is_called_an_orphan(kind: StateFile) -> None:
-    """Break: take "no workers known" for "no workers": --repair would end every session and remove every branch."""
+    """Break: treat "no workers known" as "no workers": --repair would remove all sessions and branches."""
     found = whole(
         state=StateFacts(kind, "bad"),
         sessions=(Session("llmc-w1"),),
@@ -449,7 +449,7 @@ def test_without_a_state_nothing_is_called_an_orphan(kind: StateFile) -> None:
 
 
 def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> None:
-    """Break: take an overwritten state for the truth: --repair would end every session and remove every branch."""
+    """Break: trust an overwritten state: --repair would remove all sessions and branches."""
     there: dict[str, Any] = {
         "sessions": (Session("llmc-w1"),),
         "branch": (Branch("llmc/w1", "w1"),),
@@ -461,13 +461,13 @@ def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> N
     assert "state.json.bak" in found.fix
     assert "--rebuild" in found.fix
     assert "sessions" in not_seen(Facts(now=NOW, remembered=("w1",), strays=there["strays"]))
-    # Nothing of it was ever a worker: as before.
+    # None of it was ever a worker: as before.
     assert "worktree_stray" in kinds(whole(**there, remembered=("w2", "notes")))
     assert "worktree_stray" in kinds(whole(GOOD, **there, remembered=("w1",)))
 
 
 def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
-    """Break: free a task that goes on with the next `llmc up --auto`."""
+    """Break: free a task that continues with the next `llmc up --auto`."""
     at = Assignment(task_id=TaskId("3"), claim="c1", since_unix=1.0)
     found = whole(
         one(worker(Status.OFFLINE, assignment=at)), claim=(Claim("c1", TaskKey("plan", TaskId("3")), "w1"),)
@@ -505,7 +505,7 @@ CLAIM = Claim("c1", THREE, "w1")
     ],
 )
 def test_a_worker_gets_its_task_back(claim: Claim | None, tasks: list[Task], task_id: str | None) -> None:
-    """Break: give it a task whose file has somebody else's claim."""
+    """Break: give it a task whose file has another worker's claim."""
     record = assigned(worker(Status.IDLE), claim, {TaskKey("list", task.id): task for task in tasks}, NOW)
     assert (record.assignment.task_id if record.assignment else None) == task_id
 
@@ -515,7 +515,7 @@ def test_a_worker_gets_its_task_back(claim: Claim | None, tasks: list[Task], tas
     [("Do it\n\nnow", "w1", True), ("Something else", "w1", False), ("Do it", "w2", False)],
 )
 def test_a_claim_that_only_the_task_knows(prompt: str, owner: str, found: bool) -> None:
-    """Break: believe the owner's name alone: workers of two roots on one list have the same names."""
+    """Break: trust the owner's name alone: workers of two roots on one list have the same names."""
     ours = {"llmc": {"claim": "c1"}}
     task = Task(TaskId("3"), "Do it", "", TaskStatus.IN_PROGRESS, owner=owner, metadata=ours)
     assert (owned(worker(Status.IDLE, current_prompt=prompt), {THREE: task}) == CLAIM) is found
@@ -527,7 +527,7 @@ def test_a_good_backup_is_named() -> None:
 
 
 def test_a_missing_program_is_said_once() -> None:
-    """Break: also say that tmux gave no answer."""
+    """Break: also report that tmux did not answer."""
     missing = (
         Program("tmux", problem="tmux is not installed"),
         Program("git", problem="git is not installed"),
@@ -582,17 +582,17 @@ def git_facts(**about: Any) -> GitFacts:
     ],
 )
 def test_a_status_from_facts(about: dict[str, Any], status: Status, reason: str) -> None:
-    """Break: call a busy agent idle, or one with work idle: the next task would clear it away."""
+    """Break: treat a busy agent, or one with work, as idle: the next task would clear it away."""
     record = rebuilt(found_worker(**about), NOW)
     assert (record.status, record.reason) == (status, reason)
     assert problems(record) == []
-    assert record_fixes(one(record)) == [], "what was made anew needs no repair"
+    assert record_fixes(one(record)) == [], "a rebuilt record needs no repair"
     if about.get("prompt"):
         assert record.current_prompt == "p"
 
 
 def test_a_rebase_of_llmc_goes_on() -> None:
-    """Break: forget pre_rebase_sha; the agent would never be told of its conflicts."""
+    """Break: forget pre_rebase_sha; the agent would never be told about its conflicts."""
     rebase = Rebase("before", "base", ("a.txt",))
     at_rest = rebuilt(found_worker(git=git_facts(rebasing=True), rebase=rebase), NOW)
     assert (at_rest.pre_rebase_sha, at_rest.rebase_base, at_rest.conflicted_files) == (
@@ -628,7 +628,7 @@ def event(action: str, worker: str = "w1", **fields: Any) -> dict[str, Any]:
 
 
 def test_a_task_that_is_over_is_not_given_back() -> None:
-    """Break: ignore the log; each worker would wait for a word about the task it has finished."""
+    """Break: ignore the log; each worker would get its finished task back."""
     begun = event("prompt_pending", prompt_id="task-1")
     assert not is_over([begun], "w1", "task-1")
     assert is_over([begun, event("accepted")], "w1", "task-1")

@@ -17,7 +17,7 @@ from llmc.fleet.rules import (
 
 
 def test_a_row_below_those_that_were_read_is_asked_for() -> None:
-    """Break: go on from the highest number alone."""
+    """Break: continue from the highest number alone."""
     reading = Reading()
     reading.took([1, 2, 5], now=0.0)
     assert (reading.after, set(reading.missing)) == (5, {3, 4})
@@ -36,7 +36,7 @@ def test_a_number_that_never_comes_is_given_up() -> None:
 
 @given(st.permutations(range(1, 12)), st.lists(st.integers(1, 4)))
 def test_every_number_is_taken_once_in_whatever_order_it_appears(order: list[int], sizes: list[int]) -> None:
-    """A reader that asks for what is above, and for what is missing, gets each row once."""
+    """A reader that requests what is above, and what is missing, gets each row once."""
     reading, visible, got = Reading(), set[int](), list[int]()
     for size in [*sizes, len(order)]:
         visible |= set(order[:size])
@@ -82,7 +82,7 @@ def test_a_command_for_another_machine_goes_over_ssh() -> None:
 
 
 def test_a_worker_of_another_node_is_where_it_is() -> None:
-    """Break: look at the worker's name alone when the node is named too."""
+    """Break: check only the worker's name when the node is named, too."""
     said = where("baker", ["message", "baker", "to be"], [HERE, THERE])
     assert said is not None
     assert said[0] == "baker is on node there (there.lan:/home/me/my there), not on this node"

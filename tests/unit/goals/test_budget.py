@@ -15,7 +15,7 @@ from tests.support.goal_world import START, goal
 def test_a_goal_that_goes_on_is_paused_when_its_budget_is_used_up(
     status: GoalStatus, limit: float, spent: float
 ) -> None:
-    """Break: pause a goal that a person paused or that is over; or take 0 for a budget."""
+    """Break: pause a goal that the user paused or that is over; or treat 0 as a budget."""
     kept = goal(status=status, budget_usd=limit)
     change = goal_end.pause(kept, spent, START + 9)
     wanted = status is GoalStatus.ACTIVE and limit > 0 and spent >= limit
@@ -31,7 +31,7 @@ def test_a_goal_that_goes_on_is_paused_when_its_budget_is_used_up(
 
 @given(st.floats(0.01, 1e6), st.floats(0, 1e6))
 def test_what_is_said_of_a_budget_goes_with_what_is_done(limit: float, spent: float) -> None:
-    """Break: `used_up` for more than the budget only, while `pause` takes the budget itself."""
+    """Break: let `used_up` need more than the budget, while `pause` needs only the budget itself."""
     kept = goal(budget_usd=limit)
     assert goal_end.is_limited(kept)
     assert (
@@ -42,7 +42,7 @@ def test_what_is_said_of_a_budget_goes_with_what_is_done(limit: float, spent: fl
 
 
 def test_each_budget_is_told_of_under_an_id_of_its_own() -> None:
-    """Break: an id without the budget: a higher one that is used up, too, would not be told of."""
+    """Break: use an id without the budget: a raised budget that is used up, too, would not be reported."""
     first = goal_end.budget_notice(goal(budget_usd=5.0), "why")
     assert first == goal_end.budget_notice(goal(budget_usd=5.0, updated_at=START + 9), "why")
     assert first[0] != goal_end.budget_notice(goal(budget_usd=10.0), "why")[0]

@@ -1,4 +1,4 @@
-"""A person's word about a part of a plan, and answers: what changes with it, and what does not."""
+"""The user's decisions about plan items, and answers: what they change, and what they do not."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ def plan(*, given: AssignmentStatus = A.ACTIVE, leaf: NodeStatus = S.IN_PROGRESS
 
 @pytest.mark.req("3-054", "3-060")
 def test_what_is_blocked_takes_whoever_is_at_it_along_and_back() -> None:
-    """Break: leave the assignments out of `block`; or the counters as they are in `let_go`."""
+    """Break: leave the assignments out of `block`; or keep the counters in `let_go`."""
     view = plan()
     stopped = after(view, settled(view, by_hand.block(view, view.nodes["P1"], 10.0, WHY), 10.0))
     assert {one.status for one in stopped.nodes.values()} == {S.BLOCKED}
@@ -35,7 +35,7 @@ def test_what_is_blocked_takes_whoever_is_at_it_along_and_back() -> None:
     ]  # fmt: skip
     one = going.assignments["A_1"]
     assert (one.status, one.retry_count, one.backoff_until, one.reminders) == (A.QUEUED, 0, None, 0)
-    assert one.last_observed_activity_at is None, "a person's word is not the worker's progress"
+    assert one.last_observed_activity_at is None, "the user's decision is not the worker's progress"
     assert all(event.data["actor"] in ("human", "overseer") for event in change.events)
 
 
@@ -69,7 +69,7 @@ def test_what_is_opened_again_waits_for_its_turn() -> None:
 
 
 def test_questions_are_of_assignments_or_of_leaves_that_nobody_is_at() -> None:
-    """Break: list parents too."""
+    """Break: list parents, too."""
     view = plan(given=A.BLOCKED, leaf=S.BLOCKED)
     other = replace(node("S1.1.2", S.BLOCKED), blocked_reason=WHY)
     rolled = settled(view, by_hand.moved_to([], []), 10.0)
@@ -92,7 +92,7 @@ def test_an_answer_is_an_event_and_lets_the_work_go_on() -> None:
     assert questions(now) == []
     with pytest.raises(Refused, match="already been answered"):
         answered(now, question, "1", 13.0)
-    # The worker asked, but its part was never marked blocked.
+    # The worker asked, but its item was never marked as blocked.
     half = plan(given=A.BLOCKED, leaf=S.IN_PROGRESS)
     goes_on = after(half, answered(half, questions(half)[0], "CSV, please", 12.0))
     assert goes_on.assignments["A_1"].status is A.QUEUED

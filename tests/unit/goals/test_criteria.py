@@ -1,4 +1,4 @@
-"""A goal is reached when its plan is done and its criteria with a command pass; else a person is asked."""
+"""A goal is reached when its plan is done and its verify commands pass; otherwise the user is asked."""
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ PASSED, FAILED = (
 
 
 def worked_off(**fields: object) -> GoalView:
-    """All parts of the plan are done, and their parents follow."""
+    """All items of the plan are done, and their parents follow."""
     nodes = {key: replace(node, status=NodeStatus.DONE) for key, node in plan(1, 1, 2).items()}
     view = GoalView(goal(success_criteria=WANTED, **fields), nodes)
     return after(view, settled(view, Change(), START))
@@ -37,11 +37,11 @@ def test_which_criteria_have_a_command() -> None:
 
 @pytest.mark.req("3-058")
 def test_done_is_not_reached() -> None:
-    """Break: `is_reached` that is always True; or do not look at `asks` in `questions`."""
+    """Break: let `is_reached` always return True; or ignore `asks` in `questions`."""
     view = worked_off()
     assert (view.goal.status, wants_check(view)) == (GoalStatus.ACTIVE, True)
     assert not wants_check(replace(view, goal=replace(view.goal, status=GoalStatus.PAUSED)))
-    assert not wants_check(GoalView(view.goal, plan(1, 1, 1))), "while its plan is worked on"
+    assert not wants_check(GoalView(view.goal, plan(1, 1, 1))), "while its plan is in progress"
     assert worked_off(checked=None).goal.status is GoalStatus.ACTIVE
     without = replace(view, goal=replace(view.goal, success_criteria=("it is fast",)))
     assert after(without, settled(without, Change(), START)).goal.status is GoalStatus.COMPLETED
@@ -55,7 +55,7 @@ def test_done_is_not_reached() -> None:
 
     again = after(failing, goal_end.answered(failing, CHECK_AGAIN, START))
     assert (wants_check(again), questions(again)) == (True, [])
-    for said in (COMPLETE, "complete it all the same"):  # the option of a question that an older llmc asked
+    for said in (COMPLETE, "complete it all the same"):  # the option of an older llmc's question
         by_hand = after(failing, goal_end.answered(failing, said, START))
         assert by_hand.goal.checked is not None
         assert (by_hand.goal.status, by_hand.goal.checked.by) == (GoalStatus.COMPLETED, "human")
@@ -87,7 +87,7 @@ def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
 
 @pytest.mark.req("3-084", "3-X17")
 def test_a_goal_without_a_plan_asks_and_one_with_a_plan_goes_on() -> None:
-    """Break: ask also where there are nodes; or where a person's own file is no plan."""
+    """Break: ask even where there are nodes; or where the user's own file is not a plan."""
     empty = GoalView(goal())
     change = goal_end.failed(empty, "3 attempts", START)
     (question,) = questions(after(empty, change))

@@ -1,4 +1,4 @@
-"""What the parts came to becomes what the whole came to: bounded, and the same for the same facts."""
+"""The parent's summary follows from its children's: bounded, and the same for the same facts."""
 
 from msgspec.structs import replace
 
@@ -53,7 +53,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
 
 
 def test_the_whole_is_what_its_parts_are() -> None:
-    """Each part once, in plan order; a part that nobody described says how it stands."""
+    """Each child once, in plan order; one without a summary shows its status."""
     first = of_merge("C_1", ONE, NODES["S1.1.1"], Merged("aaa", START), None, START)
     parts = [
         (replace(NODES["S1.1.1"], status=NodeStatus.DONE), first),
@@ -69,7 +69,7 @@ def test_the_whole_is_what_its_parts_are() -> None:
     assert (task.level, task.work_node_id, task.evidence.commits) == ("task", "T1.1", ("aaa",))
     whole = of_parts("C_3", goal(), None, [(replace(NODES["P1"], status=NodeStatus.DONE), task)], START)
     assert (whole.level, whole.work_node_id, whole.evidence.commits) == ("goal", "", ("aaa",))
-    # A part with parts of its own is counted: its first part alone would stand for all of them.
+    # A child with its own children is counted: its first one alone would stand for all of them.
     assert of_parts("C_4", goal(), NODES["P1"], [(NODES["T1.1"], task)], START).summary.splitlines() == [
         "Part P1",
         "T1.1 Part T1.1: 1 of 2 children done",

@@ -1,4 +1,4 @@
-"""What is decided about a goal: readiness, order, limits, intents, pauses, ends; the same for the same facts."""
+"""Decisions about a goal: readiness, order, limits, intents, pauses, ends; the same for the same facts."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -41,7 +41,7 @@ def with_node(view: GoalView, node_id: str, **fields: object) -> GoalView:
 
 @pytest.mark.req("3-019", "3-X10")
 def test_a_large_plan_begins_small() -> None:
-    """245 leaves: as many are sent as may be at work, in plan order, and no more on the next look.
+    """245 leaves: as many are sent as may be in progress, in plan order, and no more at the next tick.
 
     Break: leave `in_progress` out of `_send_work`.
     """
@@ -60,9 +60,9 @@ def test_a_large_plan_begins_small() -> None:
 
 @pytest.mark.req("3-X10")
 def test_only_what_is_ready_is_queued() -> None:
-    """A leaf waits for what it, its task and its phase wait for; a phase or task means all its leaves.
+    """A leaf waits for what it, its task and its phase depend on; a phase or task means all its leaves.
 
-    Break: take only the leaf's own `depends_on` in `shape_of`.
+    Break: use only the leaf's own `depends_on` in `shape_of`.
     """
     nodes = plan(2, 2, 2)
     nodes["T1.2"] = replace(nodes["T1.2"], depends_on=("T1.1",))
@@ -93,7 +93,7 @@ def test_a_persons_word_closes_what_is_below() -> None:
     assert sent(decided(with_node(view, "T1.1", status=N.CANCELLED), wide)) == ["S1.2.1", "S1.2.2"]
     assert "S1.1.1" not in sent(decided(with_node(view, "S1.1.1", status=N.BLOCKED), wide))
     held = with_node(view, "S1.1.1", status=N.IN_PROGRESS, overridden=True)
-    assert "S1.1.1" not in sent(decided(held, wide)), "a person does it"
+    assert "S1.1.1" not in sent(decided(held, wide)), "the user does it"
 
 
 def test_a_task_without_subtasks_is_a_leaf() -> None:
@@ -103,7 +103,7 @@ def test_a_task_without_subtasks_is_a_leaf() -> None:
 
 @pytest.mark.req("3-019")
 def test_goals_share_the_room_by_priority() -> None:
-    """The urgent goal first; what it leaves is for the next. Break: sort by age alone in `in_order`."""
+    """The urgent goal first; the next one gets what is left. Break: sort only by age in `in_order`."""
     views = [
         GoalView(goal(goal_id="low", priority=Priority.LOW, created_at=1.0), plan(1, 1, 2, chained=False)),
         GoalView(
@@ -123,7 +123,7 @@ def test_goals_share_the_room_by_priority() -> None:
 
 @pytest.mark.req("3-020", "3-027")
 def test_the_same_facts_make_the_same_decision_once() -> None:
-    """Twice from the same: equal. Again after it is kept, at the same time: nothing.
+    """Twice from the same facts: equal. Again after it is stored, at the same time: nothing.
 
     Break: leave out `just_made` in `_settle`.
     """
@@ -137,7 +137,7 @@ def test_the_same_facts_make_the_same_decision_once() -> None:
 
 @pytest.mark.req("3-095", "3-096", "3-X7")
 def test_the_intent_is_there_before_the_action() -> None:
-    """With its id, the words' hash, and no result; only the delivery's own word makes it accepted.
+    """With its id, the hash of its text, and no result; only the delivery itself makes it accepted.
 
     Break: write ACCEPTED in `intend`.
     """
@@ -148,7 +148,7 @@ def test_the_intent_is_there_before_the_action() -> None:
     assert (entry.dispatch_id, entry.result, entry.mode) == (action.dispatch_id, Result.PENDING, Mode.SPAWN)
     assert entry.instruction_hash == leaf.one.instruction_hash == instruction_hash(action.text)
     assert leaf.one.last_instruction_text == action.text
-    assert leaf.look(after=1) == ["work"], "nobody saw what became of it: once more"
+    assert leaf.look(after=1) == ["work"], "its outcome is unknown: once more"
     assert leaf.decided.actions[0].dispatch_id == action.dispatch_id
     assert leaf.look(Signals(delivering=True), after=1) == [], "it is on its way"
     leaf.keep(
@@ -166,9 +166,9 @@ def test_the_intent_is_there_before_the_action() -> None:
 
 @pytest.mark.req("3-100")
 def test_how_an_instruction_travels() -> None:
-    """To the pool as a task file; to a person's own worker, where that is allowed, as a message.
+    """To the pool as a task file; to a user's own worker, where allowed, as a message.
 
-    Break: SPAWN always in `_instruction`.
+    Break: always SPAWN in `_instruction`.
     """
     across = Policy(allow_cross_agent=True, allow_agents=("auto", "eve"))
     view = GoalView(goal(), plan(1, 1, 2, chained=False))
@@ -184,7 +184,10 @@ def test_how_an_instruction_travels() -> None:
 
 @pytest.mark.req("3-X11")
 def test_the_node_follows() -> None:
-    """queued, in progress, blocked, in progress, done: each as its assignment goes. Break: no `move_node` in `_is_active`."""
+    """queued, in progress, blocked, in progress, done: it follows its assignment.
+
+    Break: no `move_node` in `_is_active`.
+    """
     leaf = OneLeaf()
     leaf.look()
     assert (leaf.one.status, leaf.node.status) == (S.DISPATCHED, N.QUEUED)
@@ -207,7 +210,8 @@ def test_the_node_follows() -> None:
 
 @pytest.mark.req("3-090", "3-094", "3-X2", "3-X12", "3-X14")
 def test_reports_are_heard_once() -> None:
-    """From `llmc report`, or from the agent's newest own message; ours, a person's, and former ones are not read.
+    """From `llmc report`, or from the agent's latest own message; ours,
+    the user's and earlier ones do not count.
 
     Break: read messages of any role in `_said`.
     """
@@ -238,7 +242,10 @@ def test_reports_are_heard_once() -> None:
 
 @pytest.mark.req("3-091", "3-X13")
 def test_a_bad_report_changes_nothing_but_the_log() -> None:
-    """Broken, or about something else: told of once, applied never. Break: leave `not_about` out of `_heard`."""
+    """Malformed, or about something else: logged once, never applied.
+
+    Break: leave `not_about` out of `_heard`.
+    """
     leaf = OneLeaf().begin()
     leaf.look(seen(run=Run.IN_FLIGHT), after=5)
     before = leaf.one
@@ -252,7 +259,7 @@ def test_a_bad_report_changes_nothing_but_the_log() -> None:
 
 
 def test_many_reports_at_once_are_one_question() -> None:
-    """All are kept; the newest says how it stands. What was said before the last instruction says nothing now.
+    """All are stored; the latest one counts. What was reported before the last instruction no longer counts.
 
     Break: leave `report.at > began` out of `hear`.
     """
@@ -276,7 +283,10 @@ def test_many_reports_at_once_are_one_question() -> None:
 
 
 def test_done_is_what_is_merged() -> None:
-    """A worker that says it is done says just that; without evidence not even that. Break: move to DONE in `_goes_on`."""
+    """A worker's claim to be done is only a claim; without evidence not even that.
+
+    Break: move to DONE in `_goes_on`.
+    """
     leaf = OneLeaf().begin()
     leaf.look(seen(reports=(Update(status=Claim.DONE, summary="all"),)), after=10)
     assert leaf.types()[-1] == "work.claim_refused"
@@ -292,14 +302,17 @@ def status(leaf: OneLeaf, wanted: GoalStatus) -> None:
 
 
 def test_a_paused_goal_sends_nothing_and_takes_back_what_nobody_has() -> None:
-    """What somebody has may finish. Resumed, it is sent anew, under a new id. Break: `_drive` for paused goals."""
+    """Claimed work may finish. After resuming, it is sent again, with a new id.
+
+    Break: `_drive` for paused goals.
+    """
     leaf = OneLeaf().begin()
     status(leaf, GoalStatus.PAUSED)
     assert leaf.look(seen(run=Run.WAITING, session_key="", session_id="", reachable=False), after=10) == [
         "withdraw"
     ]
     assert leaf.decided.actions[0].replaces == ("D-2",)
-    assert leaf.look(after=1) == ["withdraw"], "not known whether it was: once more"
+    assert leaf.look(after=1) == ["withdraw"], "its outcome is unknown: once more"
     leaf.ended(Result.OK)
     assert (leaf.one.status, leaf.one.run_id) == (S.QUEUED, "")
     assert leaf.look(Signals(), after=100_000) == []
@@ -318,7 +331,7 @@ def test_a_paused_goal_sends_nothing_and_takes_back_what_nobody_has() -> None:
 
 @pytest.mark.parametrize("end", [GoalStatus.CANCELLED, GoalStatus.ARCHIVED, "node", "gone", "above"])
 def test_what_nobody_wants_is_taken_back_once(end: str) -> None:
-    """Cancelled, with one withdrawal that is brought to its end. Break: no `withdraw` in `_close`."""
+    """Cancelled, with one withdrawal that is completed. Break: no `withdraw` in `_close`."""
     leaf = OneLeaf().begin()
     leaf.look(seen(run=Run.IN_FLIGHT), after=10)
     if end == "node":
@@ -332,7 +345,7 @@ def test_what_nobody_wants_is_taken_back_once(end: str) -> None:
     running = seen(run=Run.IN_FLIGHT)
     assert leaf.look(running, after=10) == ["withdraw"]
     assert leaf.one.status is S.CANCELLED
-    assert leaf.look(running, after=10) == ["withdraw"], "nobody saw what became of it"
+    assert leaf.look(running, after=10) == ["withdraw"], "its outcome is unknown"
     leaf.ended(Result.ERROR)
     assert leaf.look(running, after=10) == []
     assert leaf.look(running, after=120) == ["withdraw"]
@@ -345,7 +358,10 @@ def test_what_nobody_wants_is_taken_back_once(end: str) -> None:
 
 @pytest.mark.req("3-X27")
 def test_orphans_are_reported_once() -> None:
-    """Of a goal, or a part of a plan, that is gone: closed, told, and left alone. Break: keep their status in `orphans`."""
+    """Of a deleted goal or plan item: closed, reported, and left alone.
+
+    Break: keep their status in `orphans`.
+    """
     one = Assignment(
         assignment_id="A_1",
         goal_id="gone",
@@ -361,7 +377,7 @@ def test_orphans_are_reported_once() -> None:
 
 
 def test_a_person_who_blocks_or_unblocks_is_heard() -> None:
-    """A node that a person blocked is left alone; one that a person unblocked is sent again."""
+    """A node that the user blocked is left alone; one that the user unblocked is sent again."""
     leaf = OneLeaf().begin()
     leaf.look(seen(), after=10)
     leaf.view = with_node(leaf.view, "S1.1.1", status=N.BLOCKED)
@@ -399,7 +415,7 @@ def test_what_is_looked_at() -> None:
 
 @pytest.mark.req("3-028")
 def test_a_planner_is_asked_after_the_rules() -> None:
-    """Not before the nudges are used up, and once. Break: REPLAN first in LADDER."""
+    """Not before the nudges are used up, and only once. Break: REPLAN first in LADDER."""
     leaf = OneLeaf(Policy(planner=True, max_reminders=0), risk_level="high").begin()
     purposes = []
     for _ in range(2000):

@@ -31,7 +31,7 @@ from llmc.goals.plan.diagnosis import Diagnosis, Escalate, Nudge, check_diagnosi
     ],
 )
 def test_only_nudges_and_questions_are_a_diagnosis(value: object, said: str) -> None:
-    """Break: leave `_fields` out, or let the schema take more keys."""
+    """Break: leave `_fields` out, or let the schema accept more keys."""
     found = check_diagnosis(json.dumps(value))
     assert isinstance(found, tuple)
     assert [str(problem) for problem in found] == [said]

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "cases" / "goals"
 
 
 def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:
-    """Break: show an assignment that is over, or what a node waited for that is done."""
+    """Break: show a finished assignment, or a dependency that is done."""
     assert plain(plan_tree(half_done(), PERCENT, 100)) == (GOLDEN / "tree.txt").read_text().rstrip("\n")
     styles = {text.strip(): style for line in plan_tree(half_done(), PERCENT, 100) for text, style in line}
     assert (styles["✓"], styles["●"], styles["!"], styles["·"]) == ("green", "blue", "red", "dim")
@@ -36,7 +36,7 @@ def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:
 
 
 def test_a_long_name_gives_way_to_what_became_of_it() -> None:
-    """Break: cut a line at its end, whatever stands there."""
+    """Break: cut a line at its end, whatever is there."""
     view = half_done()
     nodes = {id: replace(node, name="n" * 200) for id, node in view.nodes.items()}
     text = plain(plan_tree(GoalView(view.goal, nodes, view.assignments), PERCENT, 80))
@@ -51,7 +51,7 @@ def test_a_goal_without_a_plan_says_so() -> None:
 
 @given(st.integers(0, 250), st.text(max_size=200), st.text(max_size=200))
 def test_every_line_fits_and_is_one_line(width: int, title: str, name: str) -> None:
-    """Break: leave `_fitted` out, or print a name as somebody wrote it."""
+    """Break: leave `_fitted` out, or print a name as it was written."""
     view = half_done()
     nodes = {id: replace(node, name=name) for id, node in view.nodes.items()}
     lines = plan_tree(GoalView(replace(view.goal, title=title), nodes, view.assignments), PERCENT, width)
@@ -63,7 +63,7 @@ def test_every_line_fits_and_is_one_line(width: int, title: str, name: str) -> N
 
 
 def test_the_diagram_has_groups_leaves_and_arrows() -> None:
-    """Break: leave the escapes out of `_mermaid_text`, or turn the arrows around."""
+    """Break: leave the escapes out of `_mermaid_text`, or reverse the arrows."""
     assert mermaid(half_done()) == (GOLDEN / "plan.mmd").read_text()
 
 
@@ -78,14 +78,14 @@ def test_no_name_ends_a_label_of_the_diagram(name: str) -> None:
 
 
 def test_a_handoff_has_everything_to_go_on_with() -> None:
-    """Break: show next actions of what is done, or an older word beside a newer one of the same node."""
+    """Break: show next actions of finished items, or an older report beside a newer one of the same node."""
     text = handoff(half_done(), crystallizations(), PERCENT)
     assert text == (GOLDEN / "handoff.md").read_text()
     assert text == handoff(half_done(), reversed(crystallizations()), PERCENT)
 
 
 def test_a_handoff_has_each_part_and_each_fact_on_its_line() -> None:
-    """Break: all lines of a summary of parts in one; or `1 files`."""
+    """Break: put all lines of a summary on one line; or print `1 files`."""
     facts = RepoFacts(
         commit="c0ffee" * 7, branch="main", files=("a.py",), readme="# One\n\n# Two", validate="true"
     )
@@ -116,7 +116,7 @@ def test_a_handoff_is_bounded() -> None:
 @example("12. an entry")
 @example("- an entry")
 def test_text_of_others_is_no_markdown(text: str) -> None:
-    """Break: leave a character of the class in `escaped` out, or the one at the start."""
+    """Break: leave out a character of the class in `escaped`, or the one at the start."""
     line = escaped(text)
     assert "\n" not in line
     assert not re.search(r"(?<!\\)(?:\\\\)*[`*_<>\[\]|]", line)

@@ -1,4 +1,4 @@
-"""What is tried when an assignment does not get on: in which order, how often, how far apart; and then a person."""
+"""Recovery of a stalled assignment: in which order, how often, how far apart; and finally the user."""
 
 from itertools import pairwise
 
@@ -42,9 +42,9 @@ def climb(
 
 @pytest.mark.req("3-105", "3-108", "3-109", "3-X5", "3-X23", "3-021")
 def test_the_whole_ladder() -> None:
-    """Silent for ever: two nudges, a planner, somebody else, a person, three reminders, and then nothing at all.
+    """Silent forever: two nudges, a planner, another worker, the user, three reminders, then nothing.
 
-    Each wait is the base, doubled. Every one of them is in the history.
+    Each wait is the base, doubled. Every step is in the history.
     Break: `2.0**step` instead of `2.0**doublings` in `backoff_s`.
     """
     leaf = OneLeaf(Policy(planner=True), risk_level="high").begin()
@@ -61,10 +61,10 @@ def test_the_whole_ladder() -> None:
     ]
     at = [time - START for _, time in sent]
     assert at[0] == IDLE
-    # the second nudge has the same words: the interval counts, not the shorter backoff
+    # the second nudge has the same text: the interval counts, not the shorter backoff
     assert at[1] - at[0] == 300
     assert (at[2] - at[1], at[3] - at[2]) == (240, 480)
-    assert at[4] - at[3] == 960, "whoever takes it over has a full silence; the backoff is longer"
+    assert at[4] - at[3] == 960, "a new worker gets a full silence; the backoff is longer"
     assert {later - sooner for sooner, later in pairwise(at[4:])} == {4 * 3600.0}
     history = [d.purpose for d in leaf.one.dispatch_history]
     assert history == ["work", *(purpose for purpose, _ in sent)]
@@ -102,9 +102,10 @@ def test_the_waits() -> None:
     ],
 )
 def test_an_assignment_has_its_own_first_step(first: Recovery, sent: list[str]) -> None:
-    """As a plan says it, and as `llmc work recovery` says it of work that somebody has already.
+    """As set in the plan, and as `llmc work recovery` sets it for work that is already assigned.
 
-    Break: begin with LADDER[0] in `next_step`; leave `recovery_policy` out of `_new_assignment` or `set_recovery`.
+    Break: start with LADDER[0] in `next_step`; leave `recovery_policy` out of `_new_assignment` or
+    `set_recovery`.
     """
     text = f"# G\n## P\n### T\n- [ ] L\n  accept: it is there\n  risk: high\n  recovery: {first}\n  idle-after: 2h\n"
     plan = read_plan(text, Limits())
@@ -116,7 +117,7 @@ def test_an_assignment_has_its_own_first_step(first: Recovery, sent: list[str]) 
     assert (leaf.one.recovery_policy, leaf.one.idle_after_ms) == (first, 7_200_000)
     found = climb(leaf, seen(), hours=12)
     assert [purpose for purpose, _ in found] == sent
-    assert 7200 <= found[0][1] - START < 7400, "and it is silent for as long as it may be"
+    assert 7200 <= found[0][1] - START < 7400, "and it is silent for as long as allowed"
 
     leaf = OneLeaf(policy, risk_level="high").begin()
     node = leaf.view.nodes[leaf.one.work_node_id]
@@ -126,7 +127,7 @@ def test_an_assignment_has_its_own_first_step(first: Recovery, sent: list[str]) 
 
 @pytest.mark.req("3-104")
 def test_a_person_keeps_it_over_another_plan_and_only_of_a_leaf() -> None:
-    """Break: take both from the new node alone in `_going_on`."""
+    """Break: use only the new node's values in `_going_on`."""
     leaf = OneLeaf(Policy()).begin()
     node = leaf.view.nodes[leaf.one.work_node_id]
     with pytest.raises(Refused, match="only to plan items without children"):
@@ -140,7 +141,7 @@ def test_a_person_keeps_it_over_another_plan_and_only_of_a_leaf() -> None:
 
 @pytest.mark.req("3-107")
 def test_a_planner_and_somebody_else_only_where_that_helps() -> None:
-    """No planner, or a small leaf: no replanning. A person's own worker: no handing over without leave.
+    """No planner, or a small leaf: no replanning. A user's own worker: no reassignment without permission.
 
     Break: leave `is_too_large` out of `_fits`.
     """
@@ -157,7 +158,7 @@ def test_a_planner_and_somebody_else_only_where_that_helps() -> None:
 @pytest.mark.req("3-106", "3-110", "3-109")
 @pytest.mark.parametrize("result", [Result.TIMEOUT, Result.ERROR])
 def test_what_may_not_have_arrived_is_sent_again_under_its_id(result: Result) -> None:
-    """After the backoff and the interval; the history counts the tries. Nobody waits for the silence first.
+    """After the backoff and the interval; the history counts the tries. It does not wait for a silence.
 
     Break: `work.send` instead of `send_again` for RESEND in `_step`.
     """
@@ -180,13 +181,13 @@ def test_what_may_not_have_arrived_is_sent_again_under_its_id(result: Result) ->
 
 
 def spent(leaf: OneLeaf) -> int:
-    """How many dispatches left that ask for work, resends included."""
+    """How many dispatches were sent that ask for work, including resends."""
     asked_nobody = ("reminder", "withdraw", "diagnose")
     return sum(d.attempts for d in leaf.one.dispatch_history if d.purpose not in asked_nobody)
 
 
 def climb_failing(leaf: OneLeaf) -> list[str]:
-    """Every delivery times out, but those to a person."""
+    """Every delivery times out, except those to the user."""
     found = []
     for _ in range(2000):
         found += leaf.look(Signals(), after=60)
@@ -198,7 +199,7 @@ def climb_failing(leaf: OneLeaf) -> list[str]:
 
 @pytest.mark.req("3-106")
 def test_what_arrived_is_not_sent_again() -> None:
-    """Accepted and then silent is no reason. And a run that shows up is the proof that was missing.
+    """Accepted and then silent is not a reason. And a run that shows up is the missing proof.
 
     Break: leave `in_doubt` out of `_fits` for RESEND.
     """
@@ -215,7 +216,8 @@ def test_what_arrived_is_not_sent_again() -> None:
 
 @pytest.mark.req("3-111", "3-X8", "3-096")
 def test_the_same_words_not_too_soon() -> None:
-    """The interval is for the same words; others may follow at once. It follows from the record, also after a restart.
+    """The interval is for the same text; another text may follow immediately.
+    It is computed from the record, even after a restart.
 
     Break: compare no hashes in `not_before`.
     """
@@ -229,13 +231,13 @@ def test_the_same_words_not_too_soon() -> None:
     assert leaf.look(seen(), after=4999) == []
     assert leaf.look(seen(), after=1) == ["nudge"]
     leaf.ended()
-    assert leaf.look(seen(), after=240) == ["reassign"], "other words wait for the backoff only"
+    assert leaf.look(seen(), after=240) == ["reassign"], "another text waits only for the backoff"
 
 
 @pytest.mark.req("3-X4")
 @pytest.mark.parametrize("proof", ["commit", "report", "work"])
 def test_progress_sets_everything_back(proof: str) -> None:
-    """A commit, a report, or work that goes on for a whole silence after we stepped in: retries and waits are forgotten.
+    """A commit, a report, or activity for a whole silence after recovery: retries and waits are reset.
 
     Break: return the assignment as it is in `progressed`.
     """
@@ -258,7 +260,10 @@ def test_progress_sets_everything_back(proof: str) -> None:
 
 
 def test_answers_to_nudges_alone_are_no_progress() -> None:
-    """An agent that only ever answers is nudged twice in all, not for ever. Break: count any sign of life as progress."""
+    """An agent that only answers is nudged twice in total, not forever.
+
+    Break: count any activity as progress.
+    """
     leaf = OneLeaf(Policy(max_reminders=0)).begin()
     sent = []
     wrote = None
@@ -273,7 +278,7 @@ def test_answers_to_nudges_alone_are_no_progress() -> None:
 
 @pytest.mark.req("3-X16", "3-110")
 def test_somebody_else_gets_it() -> None:
-    """New id, new binding; the old session's signs count no more, and its run is to be taken back first.
+    """New id, new binding; the old session's activity no longer counts, and its run is withdrawn first.
 
     Break: keep `run_id` in `_reassign`.
     """
@@ -288,7 +293,7 @@ def test_somebody_else_gets_it() -> None:
     assert (leaf.one.spawned_by_key, leaf.one.status) == ("agent:auto:worker:auto-1", S.DISPATCHED)
     leaf.ended(run_id="18")
     assert leaf.look(seen(agent_wrote_at=leaf.now + 5), after=10) == []
-    assert leaf.one.status is S.DISPATCHED, "that was the former one"
+    assert leaf.one.status is S.DISPATCHED, "that was the previous one"
     other = seen(run_id="18", run=Run.IN_FLIGHT, session_key="agent:auto:worker:auto-2", session_id="s-2")
     leaf.look(other, after=10)
     assert (leaf.one.session_key, leaf.one.session_id) == ("agent:auto:worker:auto-2", "s-2")
@@ -297,7 +302,10 @@ def test_somebody_else_gets_it() -> None:
 
 @pytest.mark.req("3-043", "3-105")
 def test_a_failed_run_is_not_nudged() -> None:
-    """There is nobody to nudge: it is given to somebody else at once. Break: leave `failed` out of `_fits`."""
+    """There is no session to nudge: another worker gets it immediately.
+
+    Break: leave `failed` out of `_fits`.
+    """
     leaf = OneLeaf(Policy(max_reminders=0)).begin()
     assert leaf.look(seen(run=Run.FAILED, run_error="boom"), after=10) == ["reassign"]
     leaf.ended(run_id="18")
@@ -309,9 +317,9 @@ def test_a_failed_run_is_not_nudged() -> None:
 
 @pytest.mark.req("3-055", "3-100", "3-115")
 def test_a_question_goes_to_a_person_at_once() -> None:
-    """What waits on a person is certain by the session's own word; silence, however long, is not.
+    """A question is certain, because the session itself says so; silence, however long, is not.
 
-    The question goes to where the goal came from, and nowhere else. Break: send it without `delivery_context`.
+    The question goes only to the goal's origin. Break: send it without `delivery_context`.
     """
     context = DeliveryContext(channel="mail", to="ann")
     kept: Goal = goal(origin=Origin(origin_delivery_context=context))
@@ -334,7 +342,8 @@ def test_a_question_goes_to_a_person_at_once() -> None:
 
 @pytest.mark.req("3-X5")
 def test_an_answer_lets_it_go_on() -> None:
-    """To the session that asked, if it is there; else as a new instruction. Both carry the answer, under a new id.
+    """To the session that asked, if it exists; otherwise as a new instruction.
+    Both have the answer, and a new id.
 
     Break: leave `answer` out of `_instruction`.
     """
@@ -354,7 +363,7 @@ def test_an_answer_lets_it_go_on() -> None:
         assert action.mode is (Mode.SEND if reachable else Mode.SPAWN)
         leaf.ended()
         if reachable:
-            assert leaf.look(still, after=10) == [], "that it still waits is of before the answer"
+            assert leaf.look(still, after=10) == [], "that it still waits was seen before the answer"
             assert leaf.one.status is S.ACTIVE
         again = replaced(still, waiting_since=leaf.now + 5)
         if reachable:
@@ -362,7 +371,10 @@ def test_an_answer_lets_it_go_on() -> None:
 
 
 def test_a_question_that_reached_nobody_is_asked_again() -> None:
-    """Under its id, after a wait, a bounded number of times. Break: treat ERROR like an answer in `reminder_due`."""
+    """With its id, after a wait, a bounded number of times.
+
+    Break: treat ERROR like an answer in `reminder_due`.
+    """
     leaf = OneLeaf(Policy(max_reminders=2)).begin()
     waits = seen(waiting=BlockedReason(kind="question", text="A or B?"), waiting_since=START + 5)
     assert leaf.look(waits, after=10) == ["escalate"]
@@ -378,18 +390,21 @@ def test_a_question_that_reached_nobody_is_asked_again() -> None:
 
 
 def test_a_word_to_the_worker_itself_unblocks() -> None:
-    """`llmc answer auto-1` is an answer, too. Break: leave `told` out of `_unblock_by_progress`: the question stays in the inbox."""
+    """`llmc answer auto-1` is an answer, too.
+
+    Break: leave `told` out of `_unblock_by_progress`: the question stays in the inbox.
+    """
     leaf = OneLeaf().begin()
     leaf.look(seen(waiting=BlockedReason(kind="question", text="A or B?"), waiting_since=START + 5), after=10)
     leaf.ended()
     leaf.look(seen(told_at=(START,)), after=10)
-    assert leaf.one.status is S.BLOCKED, "of before the question"
+    assert leaf.one.status is S.BLOCKED, "from before the question"
     leaf.look(seen(told_at=(START, leaf.now + 8)), after=10)
     assert (leaf.one.status, leaf.node.status) == (S.ACTIVE, N.IN_PROGRESS)
 
 
 def test_an_answer_goes_to_the_session_that_asked() -> None:
-    """Break: do not look at an assignment that was answered: nobody knows that its session is still there."""
+    """Break: do not check an answered assignment: whether its session still exists would be unknown."""
     leaf = OneLeaf().begin()
     here = {"reachable": True, "session_key": "agent:auto:worker:auto-1", "session_id": "s"}
     asks = BlockedReason(kind="question", text="A or B?")
@@ -404,7 +419,7 @@ def test_an_answer_goes_to_the_session_that_asked() -> None:
 
 
 def test_a_commit_unblocks() -> None:
-    """Whoever was asked helped without a word to us; a commit of before the question does not count.
+    """The worker was helped without our knowledge; a commit from before the question does not count.
 
     Break: do not compare with `asked.ts` in `_unblock_by_progress`.
     """

@@ -1,4 +1,4 @@
-"""How an assignment is judged: by its own signs, in their order; silence, due times, clocks that jump."""
+"""How an assignment is judged: by its own signs, in order; silence, due times, clock jumps."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def given_to(**fields: object) -> Assignment:
 
 @pytest.mark.req("3-036", "3-037", "3-X3")
 def test_a_run_in_flight_comes_first() -> None:
-    """However long it is silent, and whatever it was expected to say by when. Break: judge the due time before the run."""
+    """However long it is silent, and whatever report was due. Break: judge the due time before the run."""
     late = given_to(expected_next_update_at=START + 10)
     found = judge(late, seen(run=Run.IN_FLIGHT), POLICY, START + 100_000)
     assert (found.state, found.stalls_at) == (State.ALIVE, None)
@@ -35,7 +35,10 @@ def test_a_run_in_flight_comes_first() -> None:
 
 @pytest.mark.req("3-036", "3-038")
 def test_a_session_that_stirs_is_alive() -> None:
-    """Its own time counts when it is newer than the dispatch. Break: `>=` zero instead of `> since` in `activity`."""
+    """Its own time counts if it is newer than the dispatch.
+
+    Break: `>=` zero instead of `> since` in `activity`.
+    """
     one = given_to()
     stirred = judge(one, seen(session_updated_at=START + 50), POLICY, START + 60)
     assert (stirred.state, stirred.active_at, stirred.stalls_at) == (
@@ -53,7 +56,7 @@ def test_a_session_that_stirs_is_alive() -> None:
 
 @pytest.mark.req("3-X2")
 def test_our_own_prompt_is_no_sign_of_life() -> None:
-    """A session stirs when our text arrives; that is us. What the agent writes itself counts at any time.
+    """A session becomes active when our text arrives; that is us. What the agent writes itself always counts.
 
     Break: leave out `is_echo`.
     """
@@ -68,12 +71,15 @@ def test_our_own_prompt_is_no_sign_of_life() -> None:
     assert leaf.look(seen(), after=IDLE) == ["nudge"]
     leaf.ended()
     nudged = seen(session_updated_at=leaf.now + 1, prompted_at=(leaf.now,))
-    assert leaf.look(nudged, after=300) == ["nudge"], "the first one is not taken for an answer"
+    assert leaf.look(nudged, after=300) == ["nudge"], "the first one is not taken as an answer"
 
 
 @pytest.mark.req("3-039")
 def test_silence_is_a_stall() -> None:
-    """Not a second before `idle_after`, and its own limit wins. Break: ignore `idle_after_ms` in `idle_after`."""
+    """Not a second before `idle_after`, and its own limit wins.
+
+    Break: ignore `idle_after_ms` in `idle_after`.
+    """
     leaf = OneLeaf().begin()
     assert leaf.look(seen(), after=IDLE - 1) == []
     assert (leaf.one.status, leaf.decided.next_due) == (S.DISPATCHED, START + IDLE)
@@ -88,9 +94,9 @@ def test_silence_is_a_stall() -> None:
 
 @pytest.mark.req("3-040", "3-X3")
 def test_an_expected_update_comes_sooner_than_silence() -> None:
-    """It is a stall when it does not come; anything seen since makes it void, and progress moves it on.
+    """It is a stall when it does not come; any activity since cancels it, and progress postpones it.
 
-    Break: return `silent` always in `_due`.
+    Break: always return `silent` in `_due`.
     """
     due = given_to(expected_next_update_at=START + 100)
     assert judge(due, seen(), POLICY, START + 99).stalls_at == START + 100
@@ -115,7 +121,7 @@ def test_a_stalled_one_that_stirs_is_active_again() -> None:
 
 @pytest.mark.req("3-035")
 def test_one_that_works_says_nothing_about_another() -> None:
-    """The signs of a worker's other run are not this one's. Break: leave out `is_of_former_run`."""
+    """Activity of a worker's other run does not count for this one. Break: leave out `is_of_former_run`."""
     found = judge(given_to(run_id="18"), seen(run_id="17", run=Run.IN_FLIGHT), POLICY, START + IDLE + 1)
     assert found.state is State.QUIET
     assert found.stalls_at == START + IDLE
@@ -123,9 +129,9 @@ def test_one_that_works_says_nothing_about_another() -> None:
 
 @pytest.mark.req("3-042", "3-043")
 def test_what_messages_tell_apart() -> None:
-    """Works but slowly, failed, waits: only the newest 20 messages count, and ours never.
+    """Slow, failed or waiting: only the latest 20 messages count, and never ours.
 
-    Break: take all messages in `sampled`.
+    Break: use all messages in `sampled`.
     """
     one = given_to()
     at = START + IDLE
@@ -178,7 +184,7 @@ def test_a_jump_of_the_clock_grants_one_full_time() -> None:
 
 
 def test_a_clock_set_back_makes_nobody_wait_for_it() -> None:
-    """Times that are in the future now count as now: the stall is found one full silence later.
+    """Times that are now in the future count as now: the stall is found one full silence later.
 
     Break: return the assignment as it is in `unskewed`.
     """
@@ -198,7 +204,7 @@ def test_a_clock_set_back_makes_nobody_wait_for_it() -> None:
     st.floats(min_value=0, max_value=IDLE - 1),
 )
 def test_no_stall_while_events_arrive(times: list[float], later: float) -> None:
-    """Whoever stirred less than `idle_after` ago is not called stalled, whatever came before."""
+    """A session that was active less than `idle_after` ago is not called stalled, whatever came before."""
     one = given_to()
     last = START + sum(times)
     found = judge(one, Signals(agent_wrote_at=last), POLICY, last + later)

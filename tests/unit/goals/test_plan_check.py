@@ -1,4 +1,4 @@
-"""A text is a plan, or everything that is wrong with it is said with its place."""
+"""A text is a plan, or every problem with it is reported with its place."""
 
 import copy
 import json
@@ -37,13 +37,13 @@ def problems_of(value: Any, limits: Limits = LIMITS) -> list[str]:
     return [] if isinstance(found, Plan) else [str(problem) for problem in found]
 
 
-#: as the document that plans follow has it, letter by letter
+#: as in the document that plans follow, letter by letter
 EXAMPLE = (Path(__file__).parents[2] / "cases/goals/example-plan.json").read_text()
 
 
 @pytest.mark.req("3-080", "3-081")
 def test_the_documents_own_example_is_a_plan() -> None:
-    """What it leaves out follows from the rest; what does not follow is still asked for.
+    """What it leaves out follows from the rest; what does not follow is still required.
 
     Break: leave `completed` out of `check_value`, or let it fill in the criteria of a leaf.
     """
@@ -85,7 +85,7 @@ def test_the_documents_own_example_is_a_plan() -> None:
     ],
 )
 def test_only_json_alone_is_a_plan(text: str, said: str) -> None:
-    """Break: strip a fence in `parse`, or let json.loads take NaN and keys that come twice."""
+    """Break: strip a fence in `parse`, or let json.loads accept NaN and duplicate keys."""
     assert problems_of(text)[0].startswith(said)
 
 
@@ -130,7 +130,7 @@ def test_every_problem_is_listed_with_its_path() -> None:
 
 @pytest.mark.req("3-079", "3-135")
 def test_a_plan_that_is_too_large_is_refused_and_not_cut() -> None:
-    """Break: leave a `maxItems` out of the schema, or take larger limits than the model's."""
+    """Break: leave a `maxItems` out of the schema, or use larger limits than the model's."""
     parts = [node(f"S{n}") for n in range(MAX_SUBTASKS)]
     full = node("P0", tasks=[node(f"T{n}") for n in range(MAX_TASKS - 1)] + [node("TX", subtasks=parts)])
     others = [node(f"P{n}", tasks=[node(f"T{n}.1")]) for n in range(1, MAX_PHASES)]
@@ -150,12 +150,12 @@ def test_a_plan_that_is_too_large_is_refused_and_not_cut() -> None:
 
 @pytest.mark.req("3-081")
 def test_who_waits_for_whom_has_no_circle() -> None:
-    """A circle through groups is found, and named by its leaves; so is each of several.
+    """A cycle through groups is found, and named by its leaves; so is each of several.
 
-    Break: expand only dependencies between leaves, or stop at the first circle.
+    Break: expand only dependencies between leaves, or stop at the first cycle.
     """
     value = small_plan()
-    value["phases"][0]["tasks"][0]["subtasks"][0]["deps"] = ["P2"]  # P2 waits for P1, of which this is a part
+    value["phases"][0]["tasks"][0]["subtasks"][0]["deps"] = ["P2"]  # P2 waits for P1, which contains this
     value["phases"][1]["tasks"] += [node("A", deps=["B"]), node("B", deps=["A"])]
     assert problems_of(value) == [
         "$.phases[1].deps: dependency cycle: S1.1.1 -> T2.1 -> S1.1.1",
@@ -174,9 +174,9 @@ def test_who_waits_for_whom_has_no_circle() -> None:
 @pytest.mark.req("3-081")
 @given(plans(), st.randoms(use_true_random=False))
 def test_circles_are_those_of_the_leaves(value: Json, dice: random.Random) -> None:
-    """Any dependency is added to a plan without circles; what the check says is what the spelled-out leaves say.
+    """Add any dependency to a plan without cycles; the check agrees with the spelled-out leaves.
 
-    Break: forget that a group ends after its parts in `_moments`.
+    Break: forget that a group ends after its children in `_moments`.
     """
     nodes = all_nodes(value)
     above = {item["id"]: ids for item, ids in nodes}
@@ -193,7 +193,7 @@ def test_circles_are_those_of_the_leaves(value: Json, dice: random.Random) -> No
 @pytest.mark.req("3-081")
 @pytest.mark.parametrize("version", [1, 1.0, True, "1", 2, None])
 def test_the_version_is_one(version: object) -> None:
-    """JSON knows one kind of number. Break: let `True` pass for 1."""
+    """JSON has one kind of number. Break: let `True` pass as 1."""
     value = {**small_plan(), "planVersion": version}
     assert (problems_of(value) == []) == (version in (1, 1.0) and version is not True)
     assert fits(completed(value), plan_schema(LIMITS)) == (problems_of(value) == [])
@@ -209,7 +209,7 @@ def test_only_a_leaf_is_verified() -> None:
 
 
 def mutate(value: Json, dice: random.Random) -> None:
-    """Something is missing, too much, of another type or too long, anywhere."""
+    """Something is missing, extra, of another type or too long, anywhere."""
     places: list[tuple[Any, Any]] = []
 
     def collect(item: Any) -> None:
@@ -254,8 +254,8 @@ def mutate(value: Json, dice: random.Random) -> None:
 @pytest.mark.req("3-078", "3-135")
 @given(plans(), st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_check_and_the_schema_agree(value: Json, dice: random.Random, changes: int) -> None:
-    """The schema that the client is given refuses what the check calls a matter of shape, and nothing else, but for
-    what the check fills in.
+    """The client's schema refuses what the check calls a problem of shape, and nothing else,
+    except for what the check fills in.
 
     Break: compare a maximum with `>=`.
     """
@@ -271,7 +271,7 @@ def test_the_check_and_the_schema_agree(value: Json, dice: random.Random, change
 @pytest.mark.req("3-080")
 @given(plans())
 def test_the_nodes_say_both_ways_who_waits(value: Json) -> None:
-    """Break: leave `with_blocks` out, or take the position from the whole plan."""
+    """Break: leave `with_blocks` out, or use the position in the whole plan."""
     checked = check_plan(json.dumps(value), LIMITS)
     assert isinstance(checked, Plan)
     nodes = {found.node_id: found for found in nodes_of(checked, "goal_1", 7.0)}
@@ -306,7 +306,7 @@ def test_a_split_uses_no_id_again() -> None:
 
 @pytest.mark.req("3-137")
 def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
-    """Every rule of goals/ is loaded, and none of the modules that can start or reach anything with it.
+    """Every rule of goals/ is imported, and with it no module that can start or reach anything.
 
     Break: import llmc.base.proc or anything of llmc.agents in a module of llmc.goals.plan.
     """
@@ -328,7 +328,7 @@ def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
 
 
 def test_a_node_without_an_id_is_a_problem_of_its_shape() -> None:
-    """Break: let "" be an id in graph_problems: it is also what a phase is a part of, and StopIteration follows."""
+    """Break: let "" be an id in graph_problems: it is also a phase's parent, which leads to StopIteration."""
     parts = [node("", deps=[""], tasks=[node("T1", deps=["", "T1.1"]), node("")])]
     for value in ({"phases": [{"id": "", "tasks": [0]}]}, plan(*parts)):
         found = check_plan(json.dumps(value), Limits())

@@ -1,4 +1,4 @@
-"""What a planner is told."""
+"""The planner's prompt."""
 
 import json
 
@@ -77,7 +77,7 @@ def test_what_a_planner_is_told_is_bounded_and_a_template_is_known_again() -> No
 
 @pytest.mark.req("3-083")
 def test_a_repair_has_the_request_all_problems_and_the_answer() -> None:
-    """Break: tell only the first problem."""
+    """Break: report only the first problem."""
     prompt = repair_prompt("The request.\n", ["$.a: wrong", "$.b: wrong, too"], '{"a": 1}')
     assert prompt.startswith("The request.\n")
     assert "- $.a: wrong\n- $.b: wrong, too\n" in prompt
@@ -88,7 +88,7 @@ def test_a_repair_has_the_request_all_problems_and_the_answer() -> None:
 
 
 def test_another_plan_is_asked_for_with_what_there_is() -> None:
-    """Break: leave the ids that are taken out of the prompt."""
+    """Break: leave the ids that are in use out of the prompt."""
     leaf = Node(
         goal_id="g",
         node_id="T1",

@@ -1,4 +1,4 @@
-"""Plans that people wrote: Markdown or JSON, and the line of everything that is wrong."""
+"""Plans that users wrote: Markdown or JSON, and the line of every problem."""
 
 import inspect
 import json
@@ -33,7 +33,7 @@ def problems(text: str, limits: Limits = LIMITS) -> list[str]:
 
 
 def test_the_plans_that_a_newcomer_copies_are_plans() -> None:
-    """Those of README and of `goal plan --help`. Break: take an `accept:` line out of one."""
+    """Those in README and in `goal plan --help`. Break: remove an `accept:` line from one."""
     readme = (GUIDE.parents[2] / "README.md").read_text()
     (shown,) = re.findall(r"\$ cat \S*plan\.md\n(# .*?)\n\$ ", readme, re.DOTALL)
     assert [phase.name for phase in read(shown).phases] == ["Read files", "Show them"]
@@ -42,7 +42,7 @@ def test_the_plans_that_a_newcomer_copies_are_plans() -> None:
 
 
 def test_the_example_of_the_guide_is_a_plan() -> None:
-    """Break: let a box without an id take its number from the whole plan, or forget `[x]`."""
+    """Break: let a box without an id use its number in the whole plan, or forget `[x]`."""
     whole, example = re.findall(r"```markdown\n(# .*?)```", GUIDE.read_text(), re.DOTALL)
     assert read(whole).title == "Import CSV files"
     plan = read(example)
@@ -70,7 +70,7 @@ def test_the_example_of_the_guide_is_a_plan() -> None:
 
 
 def test_every_problem_names_its_line() -> None:
-    """Break: number lines from 0, or look a problem up under its path alone."""
+    """Break: number lines from 0, or look a problem up only by its path."""
     text = """# Goal: Ship it
 sucess: it ships
 ## P1: Store
@@ -112,7 +112,7 @@ risk: huge
 
 
 def test_json_is_taken_too_and_its_problems_name_lines() -> None:
-    """Break: read JSON as Markdown, or count lines of strings that hold brackets."""
+    """Break: read JSON as Markdown, or count lines of strings that contain brackets."""
     value = small_plan()
     assert read(json.dumps(value)) == check_plan(json.dumps(value), LIMITS)
     value["phases"][0]["tasks"][1]["acceptance"] = ["a { b [ c", ""]
@@ -161,7 +161,7 @@ LINES = (
 @example(["### Task", "verify: make", "# Goal", "    deeper"])
 @example(["success: yes", "### Task", "    deeper"])
 def test_no_text_breaks_the_reader(lines: list[str]) -> None:
-    """Break: let a field go on below the next heading, or take `self._open[-1]` without looking."""
+    """Break: let a field continue below the next heading, or use `self._open[-1]` without checking."""
     found = read_plan("\n".join(lines), LIMITS)
     assert isinstance(found, Plan) or found
     if isinstance(found, Plan):

@@ -1,4 +1,4 @@
-"""Whom the goals' supervisor may touch, and who may report to it."""
+"""Which workers the goals' supervisor may touch, and which may report to it."""
 
 import pytest
 from msgspec.structs import replace
@@ -43,7 +43,10 @@ def assignment(agent: str, worker: str = "", **fields: object) -> Assignment:
     ],
 )
 def test_who_is_supervised(agent: str, policy: Policy, allowed: bool) -> None:
-    """Across agents it takes the switch and the list, both. Break: `or` instead of `and` in `may_supervise`."""
+    """Across agents, both the switch and the list are needed.
+
+    Break: `or` instead of `and` in `may_supervise`.
+    """
     assert may_touch(assignment(agent), policy) is allowed
 
 
@@ -82,6 +85,6 @@ def test_what_is_not_ours_is_not_touched_at_all() -> None:
 def test_a_worker_reports_on_its_own_assignment(
     worker: str, session: str, fields: dict[str, object], allowed: bool
 ) -> None:
-    """And on nothing else. Break: leave out the comparison of the session key in `may_report`."""
+    """And on nothing else. Break: do not compare the session key in `may_report`."""
     own = replace(assignment("auto", "auto-1", session_id="s-1"), **fields)
     assert may_report(worker, session, own) is allowed

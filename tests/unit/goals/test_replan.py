@@ -1,4 +1,4 @@
-"""Another plan for a goal that has one: what is done stays, who is at work goes on or is told why not."""
+"""Another plan for a goal that has one: what is done stays; assigned work continues or is told why not."""
 
 import json
 import random
@@ -58,7 +58,7 @@ def planned(value: Json) -> GoalView:
 
 
 def with_status(view: GoalView, **statuses: NodeStatus) -> GoalView:
-    """`S1_1_1=DONE`: dots cannot be in a keyword."""
+    """`S1_1_1=DONE`: a keyword cannot contain dots."""
     changed = {id.replace("_", "."): status for id, status in statuses.items()}
     nodes = {id: replace(found, status=changed.get(id, found.status)) for id, found in view.nodes.items()}
     return GoalView(view.goal, nodes, view.assignments)
@@ -82,7 +82,7 @@ def assigned(view: GoalView, **nodes: str) -> GoalView:
 
 @pytest.mark.req("3-065", "3-088")
 def test_the_first_plan_is_one_change_with_its_origin() -> None:
-    """Break: write the nodes without the event, or leave the provenance to somebody else."""
+    """Break: write the nodes without the event, or leave the provenance to another function."""
     ref = PlannerRef(model_ref="m", prompt_template_id="t", prompt_template_hash="h")
     origin = Provenance(
         ref,
@@ -116,7 +116,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
 
 
 def test_criteria_of_the_person_and_of_the_plan() -> None:
-    """Break: drop the plan's where the person gave some, or bring back with a new plan what they took away."""
+    """Break: drop the plan's criteria where the user gave some, or restore what the user removed."""
     own = replace(GOAL, success_criteria=("make test passes", "It ships"))
     change = merge_plan(GoalView(own), checked(small_plan()), 10.0, "first plan")
     assert isinstance(change, Change)
@@ -134,7 +134,7 @@ def test_criteria_of_the_person_and_of_the_plan() -> None:
 
 @pytest.mark.req("3-X15")
 def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason() -> None:
-    """Break: drop `_kept`, or leave an assignment on a node that is gone."""
+    """Break: drop `_kept`, or leave an assignment on a removed node."""
     view = planned(small_plan())
     view = with_status(view, S1_1_1=NodeStatus.DONE, S1_1_2=NodeStatus.IN_PROGRESS, T1_2=NodeStatus.QUEUED)
     view = assigned(view, keeps="S1.1.2", loses="T1.2", moves="T2.1")
@@ -179,7 +179,7 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
 
 @pytest.mark.req("3-X15")
 def test_what_a_plan_calls_done_is_done_with_a_word_about_it() -> None:
-    """Break: leave the crystallization out, or the work of somebody who is at it."""
+    """Break: leave out the crystallization, or the work of an assigned worker."""
     text = "# G\n## P1: P\n### T1: A\naccept: x\n### [x] T2: B\naccept: x\n"
     view = planned(plan(node("P1", tasks=[node("T1"), node("T2")])))
     found = read_plan(text, Limits())
@@ -202,10 +202,11 @@ def children(view: GoalView, parent: str) -> list[Node]:
 @pytest.mark.req("3-X15")
 @given(plans(), plans(), st.randoms(use_true_random=False))
 def test_no_new_plan_loses_finished_work(before: Json, after: Json, dice: random.Random) -> None:
-    """Any plan in place of any other, with anything done or assigned: finished nodes, and all above them, are there
-    afterwards; no live assignment is on a node that is gone or not a leaf; and the graph is still sound, both ways.
+    """Any plan in place of any other, with anything done or assigned: finished nodes and their ancestors
+    remain; no live assignment is on a node that is gone or not a leaf;
+    and the graph is still sound, both ways.
 
-    Break: keep a finished node without its parents, or take the new plan's words for it.
+    Break: keep a finished node without its parents, or use the new plan's text for it.
     """
     for item, _ in all_nodes(after):
         item["name"] = dice.choice(["New", item["name"]])
@@ -248,7 +249,7 @@ def as_json(view: GoalView) -> Json:
 
 @pytest.mark.req("3-X15")
 def test_a_plan_that_contradicts_what_is_done_changes_nothing() -> None:
-    """Break: add new work to a finished task, or count the limits without what stays."""
+    """Break: add new work to a finished task, or count the limits without the nodes that stay."""
     view = with_status(
         planned(small_plan()), S1_1_1=NodeStatus.DONE, S1_1_2=NodeStatus.DONE, T1_1=NodeStatus.DONE
     )
@@ -279,10 +280,10 @@ def split(*parts: Json, view: GoalView, most: int = 7) -> Split:
 
 @pytest.mark.req("3-X15")
 def test_a_leaf_that_is_too_large_becomes_subtasks() -> None:
-    """A subtask makes room for others in its place, and whoever waited for it waits for all of them; a task gets
-    subtasks, and is not under way itself any more.
+    """A subtask is replaced by others, and what waited for it waits for all of them; a task gets subtasks,
+    and is no longer in progress itself.
 
-    Break: forget the dependents in `_waiting_for`, or the assignment of a task that is a group now.
+    Break: forget the dependents in `_waiting_for`, or the assignment of a task that is now a group.
     """
     view = with_status(planned(small_plan()), S1_1_1=NodeStatus.IN_PROGRESS, T1_2=NodeStatus.IN_PROGRESS)
     view = assigned(view, one="S1.1.1", two="T1.2")
@@ -306,7 +307,7 @@ def test_a_leaf_that_is_too_large_becomes_subtasks() -> None:
 
 @pytest.mark.req("3-086", "3-X15")
 def test_a_leaf_is_split_only_where_there_is_room() -> None:
-    """Break: count the leaf itself among its siblings, or split what is done."""
+    """Break: count the leaf itself among its siblings, or split a finished leaf."""
     parts = [node(f"S{n}") for n in range(6)]
     view = planned(plan(node("P1", tasks=[node("T1", subtasks=parts), node("T2")])))
     assert room_for_split(view, "S0", Limits()) == 2

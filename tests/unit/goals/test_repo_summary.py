@@ -1,4 +1,4 @@
-"""A repository in short: bounded, without secrets, and what a planner has to know is in it."""
+"""A summary of a repository: bounded, without secrets, and with what a planner needs."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_it_is_bounded_and_has_no_secret() -> None:
     assert len(text.encode()) <= MAX_BYTES <= CAPS["repo_context_snapshot"]
     assert check_typed("repo_context_snapshot", text) == text
     assert "make t0" in text
-    # With little else in it, the README is cut, and what is secret in its beginning is not shown.
+    # With little else in it, the README is cut, and secrets at its start are not shown.
     small = snapshot(RepoFacts(commit="1" * 40, branch="main", files=facts.files[-1:], readme=facts.readme))
     beginning = small.partition("README (start):\n")[2]
     assert beginning.startswith("export API_TOKEN=")
@@ -78,7 +78,7 @@ def test_it_is_bounded_and_has_no_secret() -> None:
 
 
 def test_only_so_many_names_are_listed() -> None:
-    """Break: say that there are more, and list them all the same."""
+    """Break: say that there are more, and still list them all."""
     files = tuple(f"f{n:03}" for n in range(MAX_FILES + 5)) + tuple(
         f"d{n:03}/x/y" for n in range(MAX_DIRECTORIES)
     )
@@ -100,6 +100,6 @@ def test_only_so_many_names_are_listed() -> None:
     ],
 )
 def test_a_byte_order_mark_hides_no_command(name: str, text: str, command: str) -> None:
-    """Break: parse the text of a manifest with its byte order mark."""
+    """Break: parse a manifest's text with its byte order mark."""
     facts = RepoFacts(commit="1" * 40, branch="main", manifests={name: f"\ufeff{text}"})
     assert f"Commands: {command}" in snapshot(facts)

@@ -1,4 +1,4 @@
-"""What parts make of the whole: exactly when something is done, and that nobody can see it otherwise."""
+"""How a parent's status follows from its children: exactly when something is done, everywhere the same."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ FINISHED = (S.DONE, S.CANCELLED)
 
 
 def _plans() -> st.SearchStrategy[GoalView]:
-    """Plans of any size; parents carry any status, as after a crash or an edit by hand."""
+    """Plans of any size; parents have any status, as after a crash or a manual edit."""
 
     @st.composite
     def build(draw: st.DrawFn) -> GoalView:
@@ -53,7 +53,7 @@ def test_a_parent_is_done_exactly_when_all_its_parts_are_finished(view: GoalView
         below = [child.status for child in children.get(one.node_id, ())]
         before = view.nodes[one.node_id]
         if not below or one.overridden or before.status is S.CANCELLED:
-            assert one == before, "leaves, overrides and cancelled parts are left alone"
+            assert one == before, "leaves, overrides and cancelled items are left alone"
             continue
         finished = all(status in FINISHED for status in below)
         assert (one.status is S.DONE) == (finished and S.DONE in below)
@@ -69,7 +69,7 @@ def test_a_parent_is_done_exactly_when_all_its_parts_are_finished(view: GoalView
 @pytest.mark.req("3-059")
 @given(PLANS)
 def test_rolling_up_is_settled_in_one_go_and_each_change_has_an_event(view: GoalView) -> None:
-    """Break: begin with the phases in _DEEPEST_FIRST; or leave the event out."""
+    """Break: start with the phases in _DEEPEST_FIRST; or leave the event out."""
     change = rolled_up(view, 9.0)
     rolled = after(view, change)
     assert rolled_up(rolled, 10.0).is_empty()
@@ -118,14 +118,14 @@ def test_a_percentage_is_100_exactly_when_everything_is_done(view: GoalView) -> 
     ],
 )
 def test_parents_follow_their_parts(children: str, parent: str) -> None:
-    """Break: any two lines of status_of in another order."""
+    """Break: swap any two lines of status_of."""
     parts = [node(f"S1.1.{i}", S(word)) for i, word in enumerate(children.split(), 1)]
     assert status_of(node("T1.1"), parts) == parent
 
 
 @pytest.mark.req("3-X24", "3-058")
 def test_what_is_opened_again_opens_all_above_it() -> None:
-    """Break: `elif goal.status is COMPLETED` of _rolled_goal is left out."""
+    """Break: leave out `elif goal.status is COMPLETED` in _rolled_goal."""
     names = ("P1", "T1.1", "S1.1.1", "S1.1.2", "P2", "T2.1")
     view = view_of(*(node(name, S.DONE) for name in names), status=GoalStatus.COMPLETED)
     again = Change(nodes=(replace(view.nodes["S1.1.2"], status=S.TODO),))
@@ -174,7 +174,7 @@ def test_only_leaves_are_given_out_and_only_when_their_turn_has_come() -> None:
         ),
     )
     assert ready(done, later)
-    assert not ready(done, second), "a phase that somebody closed has nothing left to do"
+    assert not ready(done, second), "a phase that the user closed has nothing left to do"
     opened = after(view, Change(nodes=(replace(first, status=S.CANCELLED),)))
     assert ready(opened, second)
 

@@ -1,4 +1,4 @@
-"""What must not be kept: each kind is found and named, what only looks like one passes, nothing is too long."""
+"""What must not be stored: each kind is found and named, look-alikes pass, and nothing is too long."""
 
 import time
 
@@ -16,7 +16,7 @@ from llmc.goals.model import Change, Event, Evidence
 from llmc.goals.model import Tested as Ran
 from tests.support.goal_records import assignment, crystallization, dispatch, full_change, goal, node
 
-#: built at run time: a file that holds such things is what every other scanner stops at
+#: built at run time: other scanners would stop at a file that contains such things
 SECRETS = {
     "private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
     "AWS key": "AKIA" + "IOSFODNN7EXAMPLE",
@@ -83,7 +83,7 @@ def test_each_kind_of_secret_is_found_and_taken_out(kind: str, text: str) -> Non
     assert mended.endswith("\nafter") or kind == "private key", "an unfinished key takes all that follows"
     assert f"[{kind} removed]" in mended
     assert around[found.start : found.end] not in mended
-    assert scan(mended) == (), "what stands for a secret is none"
+    assert scan(mended) == (), "a placeholder is not a secret"
 
 
 @pytest.mark.req("3-016")
@@ -104,7 +104,10 @@ def test_nothing_is_left_after_a_redaction(text: str) -> None:
     ["a.", "a-", "1 ", "12-", "eyJ-", "curl -u ", "://a:", "-----BEGIN A ", "token ", "+1 234 ", "é", "x=y;"],
 )
 def test_no_text_takes_for_ever(unit: str) -> None:
-    """Break: `[a-z0-9+.-]*` for `[a-z0-9+.-]{0,30}` in the rule of URLs. Work may grow with the text, not with its square."""
+    """Break: `[a-z0-9+.-]*` for `[a-z0-9+.-]{0,30}` in the rule of URLs.
+
+    Work may grow with the text, not with its square.
+    """
     began = time.process_time()
     scan(unit * (100_000 // len(unit)))
     assert time.process_time() - began < 10, "it takes tenths of a second, or minutes"
@@ -124,7 +127,7 @@ def test_what_a_person_typed_is_refused_by_its_kind_and_never_shown(kind: str) -
 
 @pytest.mark.req("3-016", "3-065", "3-074", "3-075")
 def test_what_a_machine_said_is_kept_without_its_secrets() -> None:
-    """Break: pass over tuples, dicts or records inside records in `mapped`."""
+    """Break: skip tuples, dicts or records inside records in `mapped`."""
     token = SECRETS["GitHub token"]
     change = Change(
         goal=goal(planner_inputs={"repo": f"token {token}"}, raw_planner_output_json=f'{{"a": "{token}"}}'),
@@ -169,7 +172,7 @@ def test_a_whole_record_of_every_kind_passes_unchanged() -> None:
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 def test_an_amount_that_json_cannot_keep_is_refused(odd: float) -> None:
-    """Break: let `_mapped_value` pass every float; it would be kept as null, and not be readable any more."""
+    """Break: let `_mapped_value` pass every float; it would be stored as null, and be unreadable."""
     for typed in (True, False):
         with pytest.raises(Refused, match="nothing was saved"):
             clean(Change(goal=goal(budget_usd=odd)), typed=typed)
@@ -194,7 +197,7 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     assert len(said.summary.encode()) <= CAP
     assert (len(said.next_actions), said.next_actions[-1]) == (500, "[101 more]")
     assert len(msgspec.json.encode(kept.events[0].data)) <= MOST_DATA + 100
-    assert clean(kept, typed=False) == kept, "what was cut once is not cut again"
+    assert clean(kept, typed=False) == kept, "a cut text is not cut again"
     with pytest.raises(Refused, match="the problem statement must be at most 16384 bytes long"):
         clean(Change(goal=goal(problem_statement=long)), typed=True)
     with pytest.raises(Refused, match="raw planner output json must be at most"):
@@ -210,7 +213,9 @@ def test_a_cut_text_fits_and_is_a_beginning(text: str, most: int) -> None:
 
 @pytest.mark.req("3-015", "3-016")
 def test_every_text_of_every_record_goes_through_the_one_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: return the record itself from `mapped` for Dispatch. A new text field is seen without being listed."""
+    """Break: return the record itself from `mapped` for Dispatch.
+    A new text field is covered without being listed.
+    """
     seen: set[str] = set()
 
     def watch(name: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The moves of goals, nodes and assignments: every pair of each table, proofs and reasons."""
+"""The moves of goals, nodes and assignments: every pair of each table, with evidence and reasons."""
 
 from itertools import product
 
@@ -41,7 +41,7 @@ def refusal(before: str, after: str) -> str:
 @pytest.mark.req("3-049", "3-051", "3-052", "3-069")
 @pytest.mark.parametrize(("before", "after"), list(product(N, N)))
 def test_every_pair_of_a_node(before: NodeStatus, after: NodeStatus) -> None:
-    """Breaks when `move_node` does not look into the table, or does not stamp a time."""
+    """Breaks when `move_node` does not check the table, or does not set a time."""
     one = node("S1.1.1", before, started_at=2.0 if before is N.DONE else None)
     if (before, after) not in NODE_MOVES:
         with pytest.raises(IllegalMove, match=refusal(before, after)) as refused:
@@ -67,7 +67,7 @@ def test_every_pair_of_a_node(before: NodeStatus, after: NodeStatus) -> None:
 @pytest.mark.req("3-050", "3-051", "3-052")
 @pytest.mark.parametrize(("before", "after"), list(product(A, A)))
 def test_every_pair_of_an_assignment(before: AssignmentStatus, after: AssignmentStatus) -> None:
-    """Breaks when `move_assignment` does not look into the table."""
+    """Breaks when `move_assignment` does not check the table."""
     one = assignment(before)
     if (before, after) not in ASSIGNMENT_MOVES:
         with pytest.raises(IllegalMove, match=refusal(before, after)):
@@ -84,7 +84,7 @@ def test_every_pair_of_an_assignment(before: AssignmentStatus, after: Assignment
 @pytest.mark.req("3-048", "3-052")
 @pytest.mark.parametrize(("before", "after"), list(product(G, G)))
 def test_every_pair_of_a_goal(before: GoalStatus, after: GoalStatus) -> None:
-    """Breaks when `move_goal` does not look into the table."""
+    """Breaks when `move_goal` does not check the table."""
     one = goal(status=before)
     if (before, after) not in GOAL_MOVES:
         with pytest.raises(IllegalMove):
@@ -98,7 +98,7 @@ def test_every_pair_of_a_goal(before: GoalStatus, after: GoalStatus) -> None:
 
 @pytest.mark.req("3-049", "3-050", "3-051")
 def test_the_tables_hold_what_the_document_lists_and_nothing_leaves_cancelled() -> None:
-    """Break: take a line out of NODE_MOVES or ASSIGNMENT_MOVES, or let something leave `cancelled`."""
+    """Break: remove a line from NODE_MOVES or ASSIGNMENT_MOVES, or let something leave `cancelled`."""
     nodes = (
         "todo>queued queued>in_progress in_progress>done queued>blocked in_progress>blocked blocked>queued"
     )
@@ -135,7 +135,7 @@ def test_done_needs_a_proof(proof: object) -> None:
     "reason", [None, BlockedReason(kind="human", text=""), BlockedReason(kind=" ", text="why")]
 )
 def test_blocked_needs_a_reason(reason: BlockedReason | None) -> None:
-    """Break: `_shown` does not look at the reason. So nothing is blocked because it is merely silent."""
+    """Break: `_shown` does not check the reason. So nothing is blocked merely because it is silent."""
     with pytest.raises(IllegalMove, match=r"cannot block .* without a reason"):
         move_assignment(assignment(A.STALLED), A.BLOCKED, 5.0, blocked=reason)
     with pytest.raises(IllegalMove, match=r"cannot block .* without a reason"):

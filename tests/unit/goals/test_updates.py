@@ -1,4 +1,4 @@
-"""The structured report of a worker: read strictly, merged, attributed, or refused."""
+"""A worker's structured report: read strictly, merged, attributed, or refused."""
 
 import json
 from typing import Any
@@ -52,7 +52,10 @@ FULL = {
 
 @pytest.mark.req("3-090")
 def test_the_last_block_counts() -> None:
-    """Of several blocks the last one; what is around it does not matter. Break: return the first in `last_json_block`."""
+    """The last of several blocks; the text around it does not matter.
+
+    Break: return the first in `last_json_block`.
+    """
     text = f"Hello\n{block({'summary': 'first'})}\nand then\r\n{block(FULL)}\r\nThat is all."
     found = parse(text).update
     assert found == Update(
@@ -70,7 +73,7 @@ def test_the_last_block_counts() -> None:
     )
     assert parse(text.replace("\r\n", "\n").replace("\n", "\r\n")).update == found
     later = text + '\n```json\n{"other": 1}\n```\n'
-    assert parse(later).update is None, "the last block is not an update: nothing is dug out from before it"
+    assert parse(later).update is None, "the last block is not an update: nothing is taken from earlier ones"
 
 
 @pytest.mark.req("3-090")
@@ -122,7 +125,10 @@ def test_a_longer_fence_holds_a_shorter_one() -> None:
     ],
 )
 def test_a_bad_block_is_refused_whole(fields: dict[str, Any], problem: str) -> None:
-    """Strict keys, bounded strings: one bad field, and none of it is taken. Break: skip unknown keys in `_checked`."""
+    """Strict keys, bounded strings: one bad field refuses the whole block.
+
+    Break: skip unknown keys in `_checked`.
+    """
     found = parse(block(fields))
     assert found.update is None
     assert any(problem in said for said in found.problems), found.problems
@@ -149,7 +155,7 @@ def test_a_broken_block_is_refused(body: str) -> None:
 
 
 def test_odd_bytes_and_sizes() -> None:
-    """Invalid UTF-8 and lone halves of characters are replaced; a text without end is not searched."""
+    """Invalid UTF-8 and lone surrogates are replaced; an endless text is not searched."""
     assert parse(b'```json\n{"overseerUpdate": {"summary": "a\xff"}}\n```').update == Update(summary="a�")
     assert parse('```json\n{"overseerUpdate": {"summary": "a\\ud800"}}\n```').update == Update(summary="a?")
     assert parse("x" * 1_000_001).problems
@@ -170,7 +176,10 @@ def test_a_block_is_what_stands_between_two_fences(lines: list[str]) -> None:
 
 @pytest.mark.req("3-092")
 def test_what_a_report_leaves_out_stays() -> None:
-    """Status and summary alone are a report; the rest keeps its value. Break: return the update as it is in `merged`."""
+    """Status and summary alone are a report; the rest keeps its value.
+
+    Break: return the update as it is in `merged`.
+    """
     first = parse(block({**FULL, "blockers": ["no key"], "status": "blocked"})).update
     assert first is not None
     former = of_report("C_1", assignment("auto", "auto-1"), NODE, first, START)
@@ -187,7 +196,10 @@ def test_what_a_report_leaves_out_stays() -> None:
 
 @pytest.mark.req("3-075", "3-092")
 def test_what_was_decided_and_asked_adds_up() -> None:
-    """The options of `llmc report`, as the fields of a block. Break: take `former.decisions` out of `merged`."""
+    """The options of `llmc report`, as the fields of a block.
+
+    Break: take `former.decisions` out of `merged`.
+    """
     said, problems = flags(
         progress="half of it",
         decisions=("by hand | two formats", "no cache"),
@@ -221,7 +233,10 @@ def test_what_was_decided_and_asked_adds_up() -> None:
 
 @pytest.mark.req("3-091")
 def test_options_that_cannot_be_taken() -> None:
-    """A person sees why; what an agent wrote by hand is left out, and its words count. Break: no `problems` in `from_report`."""
+    """The user sees why; an agent's invalid options are dropped, and its text counts.
+
+    Break: no `problems` in `from_report`.
+    """
     assert flags(decisions=("x" * 501,)) == (
         {"decisions": [{"decision": "x" * 501}]},
         ["decisions: must be at most 500 characters long"],
@@ -235,7 +250,10 @@ def test_options_that_cannot_be_taken() -> None:
 
 @pytest.mark.req("3-X12")
 def test_a_report_is_the_same_to_an_older_llmc() -> None:
-    """What it has heard is not heard again after an update. Break: encode the update itself in `fingerprint`."""
+    """A report that was heard is not heard again after an update.
+
+    Break: encode the update itself in `fingerprint`.
+    """
     said = Update(
         goal_id="goal_1",
         work_node_id="S1.1.1",
@@ -252,7 +270,7 @@ def test_a_report_is_the_same_to_an_older_llmc() -> None:
 
 @pytest.mark.req("3-093", "3-X13")
 def test_whose_report_it_is() -> None:
-    """Missing ids: the one assignment it can be about, or none. Another's ids: refused. Break: `candidates > 2`."""
+    """Missing ids: the only possible assignment, or none. Another's ids: refused. Break: `candidates > 2`."""
     one = assignment("auto", "auto-1")
     said = Update(summary="x")
     assert not_about(said, one, 1) == ""
@@ -269,7 +287,7 @@ def test_the_same_words_are_the_same_report() -> None:
 
 
 def test_what_a_report_says() -> None:
-    """Blockers count whatever the status; done needs something to show."""
+    """Blockers count whatever the status; done needs evidence."""
     assert is_blocked(Update(status=Claim.IN_PROGRESS, blockers=("a key",)))
     assert not is_blocked(Update(status=Claim.IN_PROGRESS, blockers=()))
     assert not claims_done(Update(status=Claim.DONE))
@@ -291,7 +309,7 @@ def test_llmc_report_says_the_same() -> None:
 @pytest.mark.req("3-X2")
 @pytest.mark.parametrize("text", ["nudge", "work", "answer"])
 def test_our_own_words_are_no_report(text: str) -> None:
-    """What we ask for, echoed by an agent word for word, is refused. Break: a valid status in the example."""
+    """Our own request, echoed by an agent word for word, is refused. Break: a valid status in the example."""
     said = {
         "nudge": words.nudge_text(goal(), NODE),
         "work": words.work_text(goal(), NODE),

@@ -1,4 +1,4 @@
-"""Why work stands where it does: the four questions, and what comes next, from records alone."""
+"""Why work is where it is: the four questions, and what comes next, from records alone."""
 
 import pytest
 from msgspec.structs import replace
@@ -63,7 +63,7 @@ def asked(**fields: object) -> Why:
 
 @pytest.mark.req("3-130")
 def test_the_four_questions_are_answered() -> None:
-    """Break: take the first dispatch for the last; drop `backoff`; say `accepted` for a timeout."""
+    """Break: report the first dispatch as the last; drop `backoff`; say `accepted` for a timeout."""
     found = asked()
     text = "\n".join(found.lines)
     assert "status    stalled: no activity for 15m" in text
@@ -119,7 +119,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
 
 @pytest.mark.req("3-130")
 def test_a_part_and_a_goal_say_what_keeps_them() -> None:
-    """Break: take a phase that is waited for as one leaf; count only those who wait directly."""
+    """Break: treat a phase dependency as one leaf; count only direct dependents."""
     view = view_of(*plan(), assignments=(replace(GIVEN, status=S.ACTIVE),))
     found = waits_of(view)
     assert found.ready == ("S1.1.1",)
@@ -127,7 +127,7 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert list(found.holds_up.items()) == [("S1.1.1", 2), ("S1.1.2", 1)]
     chain = {**view.nodes, "T2.1": replace(view.nodes["T2.1"], depends_on=("S1.1.2",))}
     chain["P2"] = replace(view.nodes["P2"], depends_on=())
-    assert waits_of(replaced(view, nodes=chain)).holds_up == {"S1.1.1": 2, "S1.1.2": 1}, "also not directly"
+    assert waits_of(replaced(view, nodes=chain)).holds_up == {"S1.1.1": 2, "S1.1.2": 1}, "indirect ones, too"
     assert (held_up_by(view, "P1"), held_up_by(view, "T2.1")) == (2, 0)
     text = "\n".join(why_goal(view, 0).lines)
     assert "ready     S1.1.1" in text
@@ -141,7 +141,7 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
     ready = why_node(replaced(view, assignments={}), view.nodes["S1.1.1"]).data["next"]["what"]
-    assert "at the next goal tick" in ready, "not at once, though workers are idle"
+    assert "at the next goal tick" in ready, "not immediately, although workers are idle"
     assert "to run a tick now: llmc goal tick" in ready
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
     assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]

@@ -1,4 +1,4 @@
-"""What workers and people are told: enough to go on, within bounds, and the same for the same facts."""
+"""What workers and users are told: enough to continue, within bounds, and the same for the same facts."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ GOAL = goal(title="Calendars", problem_statement="Dates are strings.", constrain
 
 @pytest.mark.req("3-X9")
 def test_the_first_word_is_work() -> None:
-    """Objective, outcome, criteria, command, place, what it builds on, how to report: and no question about the status.
+    """Objective, outcome, criteria, command, place, what it builds on, how to report; and no status question.
 
     Break: return `nudge_text` from `Round.work_text`.
     """
@@ -106,7 +106,7 @@ def test_the_question_has_all_a_person_needs() -> None:
 
 @given(st.text(max_size=50), st.integers(min_value=0, max_value=2_000))
 def test_everything_has_its_bound(said: str, times: int) -> None:
-    """However long the plan's words are; and how to report is never cut away."""
+    """However long the plan's texts are; and the instructions for reports are never cut."""
     long = (said or "x") * times
     leaf = replace(LEAF, objective=long, acceptance_criteria=(long, long), name=long)
     reason = BlockedReason(kind="k", text=long, question=long, options=(long,) * 20)
@@ -124,7 +124,7 @@ def test_a_cut_does_not_split_a_character() -> None:
 
 
 def test_what_a_worker_needs_is_asked_in_its_own_words() -> None:
-    """Break: put a question of ours into `blockers_reason`; the inbox then shows that instead."""
+    """Break: put our own question into `blockers_reason`; the inbox would show that instead."""
     reason = words.blockers_reason(("Which dialects count?",), "it is stuck")
     asked = Question("A_1", "goal_1", "Calendars", "S1.1.2", "Dates", "A_1", reason, START)
     assert question_lines(asked, START + 5) == [

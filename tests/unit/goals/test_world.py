@@ -1,4 +1,4 @@
-"""Goals are driven to their end in a world in which everything goes wrong that can."""
+"""Goals are completed in a world in which everything goes wrong that can."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from llmc.goals.model import AssignmentStatus, GoalStatus, GoalView
 from tests.support.goal_world import Habits, World, goal, plan
 
 POLICY = Policy(max_in_progress=4, reminder_every_s=1200.0)
-#: 300 runs in all
+#: 300 runs in total
 #: in 1020 a question and the answer to it are pending when the work lands
 EASY_SEEDS, HARD_SEEDS = range(60), (*range(24), 1020)
 MANY_SEEDS = range(24, 1500)
@@ -33,7 +33,7 @@ def world(seed: int, habits: Habits, policy: Policy = POLICY) -> World:
 
 
 def check(found: World) -> None:
-    """What holds of every run."""
+    """What is true for every run."""
     assert found.view.goal.status is GoalStatus.COMPLETED
     assert all(one.status is AssignmentStatus.DONE for one in found.view.assignments.values())
     assert not list(found.owed()), "a lost intent"
@@ -70,7 +70,7 @@ def awful(seed: int) -> World:
 
 @pytest.mark.req("3-020", "3-022", "3-110", "3-X7")
 def test_everybody_well_but_nothing_else() -> None:
-    """Workers who finish; deliveries that get lost, late, refused and doubled; kills between any two steps.
+    """Reliable workers; deliveries that get lost, late, refused and duplicated; kills between any two steps.
 
     Each leaf is done exactly once. Break: in `_settle` (assignment_steps.py) send a new intent instead of `send_again`.
     """
@@ -82,9 +82,9 @@ def test_everybody_well_but_nothing_else() -> None:
 
 @pytest.mark.req("3-022", "3-028", "3-035", "3-108", "3-133", "3-X4", "3-X5")
 def test_everything_goes_wrong() -> None:
-    """Workers who fall silent, are deaf, fail, ask and tell tales, a person who pauses, besides all that: completed.
+    """Also workers that go silent, are deaf, fail, ask and report falsely, and a user who pauses: completed.
 
-    No planner is asked for any of it. Break: `return Recovery.NUDGE` where `next_step` (ladder.py) escalates.
+    No planner is asked. Break: `return Recovery.NUDGE` where `next_step` (ladder.py) escalates.
     """
     worlds = [awful(seed) for seed in HARD_SEEDS]
     purposes = {
@@ -99,7 +99,7 @@ def test_everything_goes_wrong() -> None:
 
 
 def test_killed_once_at_every_point() -> None:
-    """Wherever one kill strikes, every leaf is done exactly once, and nothing is owed.
+    """Wherever one kill strikes, every leaf is done exactly once, and nothing is pending.
 
     Break: in `decide` (goals/drive/decide.py) return the actions without the intents in the change.
     """

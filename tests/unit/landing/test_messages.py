@@ -31,7 +31,7 @@ ATTRIBUTIONS = [
     "Co-authored-by: gemini-code-assist[bot] <176961590+gemini-code-assist[bot]@users.noreply.github.com>",
     "Co-Authored-By: Amp <amp@ampcode.com>",
     "Co-Authored-By: GPT-5.2",
-    # by the address alone, whatever it calls itself
+    # only by the address, whatever its name
     *(
         f"Co-Authored-By: A Helper <{address}>"
         for address in (
@@ -66,7 +66,7 @@ HUMAN = [
 @pytest.mark.req("1-112")
 @pytest.mark.parametrize("line", ATTRIBUTIONS)
 def test_attribution_goes(line: str) -> None:
-    """Breaks when one of the two patterns is dropped, or when they know one agent only."""
+    """Breaks when one of the two patterns is dropped, or when they know only one agent."""
     assert (
         clean(f"Fix the parser\n\nIt failed on tabs.\n\n{line}\n") == "Fix the parser\n\nIt failed on tabs.\n"
     )
@@ -101,7 +101,7 @@ LINE = st.text(st.characters(exclude_categories=["C"], exclude_characters="\u202
 
 @given(st.lists(LINE), st.data())
 def test_only_attribution_changes(lines: list[str], data: st.DataObject) -> None:
-    """What is cleaned is the text that had no attribution in it; cleaning again changes nothing."""
+    """What is cleaned is the text without attribution; cleaning again changes nothing."""
     human = clean("\n".join(lines))
     assert clean(human) == human
     at = data.draw(st.sampled_from(ATTRIBUTIONS))
@@ -129,7 +129,7 @@ def test_squashed_keeps_every_distinct_message(messages: list[str]) -> None:
     ],
 )
 def test_the_subject_is_what_git_shows(message: str, shown: str) -> None:
-    """Break: only the first line, or a line of blanks that does not end a paragraph."""
+    """Break: use only the first line, or let a blank line not end a paragraph."""
     assert subject(message) == shown
 
 
@@ -143,5 +143,5 @@ def test_the_subject_is_what_git_shows(message: str, shown: str) -> None:
     ],
 )
 def test_the_subject_of_a_merge_is_left_out(message: str, kept: str) -> None:
-    """Breaks when it lands, or when a person's own words about a merge go with it."""
+    """Breaks when it lands, or when the user's own words about a merge go with it."""
     assert of_merge(message) == kept

@@ -1,4 +1,4 @@
-"""What a person is told of: the attention list, and what happens once."""
+"""What notifications are about: the attention list, and one-time events."""
 
 from typing import Any, get_args
 
@@ -33,7 +33,7 @@ def event(action: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_the_kinds_are_those_of_the_configuration() -> None:
-    """Break: a kind in one of the two places only."""
+    """Break: add a kind in only one of the two places."""
     assert tuple(KINDS) == get_args(NoticeKind)
     assert set(KINDS) - set(Notify().on) == {"needs_input", "needs_review", "waiting", "notice"}
 
@@ -70,7 +70,7 @@ def told_of(*items: Item, on: tuple[str, ...] = Notify().on) -> list[tuple[str, 
     ids=str,
 )
 def test_by_default_whatever_is_blocked_is_told_and_what_can_wait_is_not(found: Item, kind: str) -> None:
-    """Break: `blocked` not in the default of notify.on; or tell of what is only worth knowing."""
+    """Break: no `blocked` in the default of notify.on; or notify of what is merely useful to know."""
     assert told_of(found) == ([(kind, found.key)] if kind else [])
 
 
@@ -81,7 +81,7 @@ def test_what_is_told_says_what_and_the_next_command() -> None:
 
 
 def test_who_selects_kinds_is_told_of_those() -> None:
-    """Break: tell what is blocked under `blocked` although its own kind was selected; or unasked."""
+    """Break: send a blocked item as `blocked` although its own kind was selected; or unselected."""
     assert told_of(item("question"), on=("needs_input",)) == [("needs_input", "question:adam")]
     assert told_of(item("review", "waiting"), on=("needs_review",)) == [("needs_review", "review:adam")]
     assert told_of(item("question"), item("crash"), on=("digest",)) == []
@@ -89,10 +89,10 @@ def test_who_selects_kinds_is_told_of_those() -> None:
 
 @pytest.mark.parametrize("kind", ITEM_KINDS)
 def test_whoever_wants_to_hear_everything_does(kind: str) -> None:
-    """Each kind of the list, as urgent as it may be. Break: tell only what is `blocked`, or leave a severity out."""
+    """Each kind of the list, at each severity. Break: send only `blocked` items, or leave a severity out."""
     for severity in SEVERITIES:
         assert told_of(item(kind, severity), on=SEVERITIES) == [(severity, f"{kind}:adam")]
-        assert severity in LASTING, "it is told again when it was over"
+        assert severity in LASTING, "it is sent again after it was over"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_happens_once_comes_from_its_event(row: dict[str, Any], kind: str, 
     [notice] = [word for word in judge([row]) if isinstance(word, Notice)]
     assert row["reason"] in notice.body
     assert notice.title
-    assert not notice.title.endswith((" ", "None")), "it names what it is about"
+    assert not notice.title.endswith((" ", "None")), "it names its subject"
 
 
 @pytest.mark.parametrize("action", ["auto_stopped", "task_completed"])
@@ -133,7 +133,7 @@ def test_what_a_failed_run_still_completes_does_not_make_it_well() -> None:
 
 
 def test_a_payload_has_what_a_script_and_a_chat_need() -> None:
-    """Break: let facts overwrite what llmc says."""
+    """Break: let facts overwrite llmc's own fields."""
     notice = Notice("digest", "k", "Title", "Body", {"task_id": "3", "kind": "another"})
     body = payload(notice, root="/r", host="h", now=2.0)
     assert body == {

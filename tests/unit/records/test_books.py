@@ -48,7 +48,7 @@ def test_the_life_of_a_task() -> None:
 
 @pytest.mark.req("4-064")
 def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
-    """Break: quarantine at two, or keep the count when a person puts it back."""
+    """Break: quarantine at two, or keep the count when the user requeues it."""
     books = Books()
     for number in range(3):
         assert not books.is_quarantined(key("7"))
@@ -59,7 +59,7 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
 
 
 def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
-    """Break: "failed too often" for all: one attempt shows that a model does not exist, and nothing counts against it."""
+    """Break: say "failed too often" for all: a missing model shows in one attempt, which does not count."""
     tasks, task = (
         ClaudeTasks(TaskFiles(Path("/lists/list")), TaskLedger(Path("none"))),
         Task(TaskId("7"), "Pay by card", "", TaskStatus.PENDING),
@@ -84,7 +84,7 @@ def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
 
 @pytest.mark.req("0-051")
 def test_a_task_whose_agent_crashed_waits_longer_each_time() -> None:
-    """Break: leave the power out of waits_s; count other failures; or wait for a time that the clock has not reached yet."""
+    """Break: leave the power out of waits_s; count other failures; or wait for a time in the future."""
 
     def after(*causes: str) -> Books:
         rows = []
@@ -100,11 +100,11 @@ def test_a_task_whose_agent_crashed_waits_longer_each_time() -> None:
     assert after("crash").waits_s(key("7"), 0, 100) == 0
     assert after("crash").waits_s(key("7"), 10, 40) == 0, "the clock was set back"
     put_back = fold(after("crash"), [entry("requeued", claim(1), 101.0)])
-    assert put_back.waits_s(key("7"), 10, 101) == 0, "a person does not wait"
+    assert put_back.waits_s(key("7"), 10, 101) == 0, "the user does not wait"
 
 
 def test_the_end_of_an_earlier_claim_does_not_end_this_one() -> None:
-    """Break: let go by worker alone."""
+    """Break: release by worker alone."""
     books = fold(Books(), [entry("claimed", claim(1), 1), entry("claimed", claim(2, "8"), 2)])
     fold(books, [entry("released", claim(1), 3), entry("failed", claim(1), 3, cause="task")])
     assert books.claims == {"auto-1": claim(2, "8")}
@@ -160,7 +160,7 @@ def failed(number: int, task: str, worker: str, cause: str = "agent") -> list[di
 
 @pytest.mark.req("0-054", "0-055")
 def test_when_going_on_makes_no_sense() -> None:
-    """Break: let any failure count, also by the streak of another worker; or forget it when the ledger is read anew."""
+    """Break: count any failure, even in another worker's streak; or forget it when the ledger is reread."""
     workers = ["auto-1", "auto-2"]
     rows = [*failed(1, "7", "auto-1"), *failed(2, "7", "auto-1"), *failed(3, "7", "auto-2")]
     assert hopeless(fold(Books(), rows), workers, "auto-2") == "", "one bad task is quarantined, and no more"
@@ -178,9 +178,9 @@ def test_when_going_on_makes_no_sense() -> None:
     )
     assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]
-    assert hopeless(fold(Books(), released), workers, "auto-1"), "neither a restart nor a release forgives"
+    assert hopeless(fold(Books(), released), workers, "auto-1"), "neither a restart nor a release resets it"
     by_another = [*same, *failed(6, "9", "auto-2", "crash")]
-    assert hopeless(fold(Books(), by_another), workers, "auto-2") == "", "an old streak is nobody else's"
+    assert hopeless(fold(Books(), by_another), workers, "auto-2") == "", "an old streak is not this worker's"
     done = [*same, entry("claimed", claim(5, "9"), 3), entry("completed", claim(5, "9"), 4)]
     assert hopeless(fold(Books(), done), workers, "auto-1") == ""
     of_one = [
@@ -208,11 +208,11 @@ def test_checks_that_fail_are_the_tasks_own() -> None:
         entry("completed", claim(6, "6", "auto-2"), 4),
     ]
     again = [*landed, *failed(7, "7", "auto-1", "task")]
-    assert hopeless(fold(Books(), again), ["auto-1", "auto-2"], "auto-1") == "", "somebody's work lands"
+    assert hopeless(fold(Books(), again), ["auto-1", "auto-2"], "auto-1") == "", "another worker's work lands"
 
 
 def test_a_claim_of_ours_that_ended() -> None:
-    """Break: take a claim of another root, or one that is held, for one that ended."""
+    """Break: treat another root's claim, or an active one, as ended."""
     books = fold(Books(), [entry("claimed", claim(1), 1)])
     assert not books.has_ended("c1", key("7"))
     fold(books, [entry("released", claim(1), 2)])
@@ -235,7 +235,7 @@ def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
 
 @pytest.mark.req("0-054")
 def test_a_part_of_a_goal_that_is_tried_again_as_another_task_is_one_piece_of_work() -> None:
-    """Break: count tasks in `_pieces`; one bad part of a goal would end auto mode before anybody is asked."""
+    """Break: count tasks in `_pieces`; one bad plan item would end auto mode before the user is asked."""
 
     def tried(number: int, task: str, worker: str, part: str) -> list[dict[str, object]]:
         claimed, lost = failed(number, task, worker)
@@ -256,7 +256,7 @@ def unnamed(action: Action, number: int, **more: object) -> dict[str, object]:
 
 
 def test_rows_without_a_list_are_of_the_one_that_was_named_first(tmp_path: Path) -> None:
-    """Break: let a later name, or the configuration of a later day, move them to another list."""
+    """Break: let a later name, or a later configuration, move them to another list."""
     ledger = TaskLedger(tmp_path / "tasks.jsonl", list_name="old")
     failed_once = (
         unnamed("claimed", 1, subject="S", dispatch="D", part="p"),
@@ -289,7 +289,7 @@ def test_rows_without_a_list_are_of_the_one_that_was_named_first(tmp_path: Path)
 def test_a_ledger_that_cannot_be_written_is_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: let the reader fail where the name of the old rows cannot be written down."""
+    """Break: let the reader fail where the name of the old rows cannot be written."""
     TaskLedger(tmp_path / "tasks.jsonl").write(unnamed("completed", 2, commit=""))
 
     def full(*_: object, **__: object) -> None:
@@ -300,7 +300,7 @@ def test_a_ledger_that_cannot_be_written_is_read_all_the_same(
 
 
 def test_a_line_of_any_length_is_passed_over(tmp_path: Path) -> None:
-    """Break: take the rest of a line that is too long for a row, or stop there."""
+    """Break: treat the rest of a too long line as a row, or stop there."""
     path = tmp_path / "tasks.jsonl"
     row = json.dumps(entry("completed", claim(1), 1, commit="")).encode()
     inside = json.dumps(entry("completed", claim(1, "8"), 1, commit="")).encode()

@@ -1,4 +1,4 @@
-"""The event log is asked by time or backwards, and answers what a whole read would."""
+"""The event log, read by time or backwards, returns what a complete read would."""
 
 import itertools
 import json
@@ -61,7 +61,7 @@ def test_a_clock_that_was_wrong_for_a_while_hides_nothing(tmp_path: Path) -> Non
 
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: read the log from its beginning."""
+    """Break: read the log from its start."""
     path = tmp_path / "events.jsonl"
     write(path, numbered([float(number) for number in range(5000)]), [2000, 4000])
     read = 0
@@ -112,7 +112,7 @@ def test_a_log_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_new_enough_what_comes_next_is(tmp_path: Path) -> None:
-    """Break: begin at the start of the newest file."""
+    """Break: start at the beginning of the latest file."""
     path = tmp_path / "events.jsonl"
     write(path, numbered([1.0, 2.0]), [1])
     reader = EventLog(str(path)).reader(9.0)

@@ -55,7 +55,7 @@ def test_no_inbox_is_an_empty_one(root: Root) -> None:
     ],
 )
 def test_what_is_no_event_says_so(root: Root, content: bytes) -> None:
-    """Break: catch msgspec's errors only in inbox.load: one such file would stop the worker for ever."""
+    """Break: catch only msgspec's errors in inbox.load: one such file would block the worker forever."""
     write(root, "1700000000000000000-1.json", content)
     (found,) = inbox.read(root, "adam")
     assert isinstance(found, Malformed)
@@ -63,7 +63,7 @@ def test_what_is_no_event_says_so(root: Root, content: bytes) -> None:
 
 
 def test_a_directory_in_the_way_is_malformed_and_can_be_forgotten(root: Root) -> None:
-    """Break: catch FileNotFoundError only, in load or forget."""
+    """Break: catch only FileNotFoundError, in load or forget."""
     (root.inbox / "adam/1700000000000000000-1.json").mkdir()
     (found,) = inbox.read(root, "adam")
     assert isinstance(found, Malformed)
@@ -74,7 +74,7 @@ def test_a_directory_in_the_way_is_malformed_and_can_be_forgotten(root: Root) ->
     "name", [".tmp-1700000000000000000-1.json", "notes.json", "1-1.json.bak", "x-1.json", "-1.json", "1.json"]
 )
 def test_only_names_that_the_sender_gives_are_events(root: Root, name: str) -> None:
-    """The name is the time and is kept in state.json. Break: take every name that ends in .json."""
+    """The name is the time and is stored in state.json. Break: accept every name that ends in .json."""
     write(root, name, hook_event_name="PaneDied")
     assert inbox.read(root, "adam") == []
     assert (root.inbox / "adam" / name).exists()
@@ -101,7 +101,7 @@ def test_a_file_that_somebody_else_applied_meanwhile_is_skipped(root: Root) -> N
 
 
 def test_an_event_that_names_another_worker_is_refused(root: Root) -> None:
-    """Break: leave the name in the file unread: only the directory says whose it is."""
+    """Break: ignore the name in the file: only the directory says whose it is."""
     envelope = {"worker": "eve", "instance": "i1", "payload": {}}
     write(root, "1700000000000000001-1.json", json.dumps(envelope).encode())
     (found,) = inbox.read(root, "adam")
@@ -110,7 +110,7 @@ def test_an_event_that_names_another_worker_is_refused(root: Root) -> None:
 
 
 def odd_files(root: Root, end: str) -> list[str]:
-    """A link, a pipe, a directory and a huge file, each named as one that is read."""
+    """A link, a pipe, a directory and a huge file, each with the name of a valid event."""
     names = [f"170000000000000000{number}-1.{end}" for number in range(4)]
     paths = [root.inbox / "adam" / name for name in names]
     paths[0].symlink_to("/etc/passwd")
@@ -122,7 +122,7 @@ def odd_files(root: Root, end: str) -> list[str]:
 
 
 def test_what_is_no_plain_file_does_not_stop_the_reader(root: Root) -> None:
-    """Break: open what an agent made without O_NONBLOCK and O_NOFOLLOW."""
+    """Break: open what an agent created without O_NONBLOCK and O_NOFOLLOW."""
     names = odd_files(root, "json")
     write(root, "1800000000000000000-1.json", n=1)
     *odd, good = inbox.read(root, "adam")
@@ -132,7 +132,7 @@ def test_what_is_no_plain_file_does_not_stop_the_reader(root: Root) -> None:
 
 
 def test_files_that_no_sender_makes_are_told_and_removed_before_a_launch(root: Root) -> None:
-    """Break: let `others` pass what has a dot in front of it."""
+    """Break: let `others` skip names that start with a dot."""
     folder = root.inbox / "adam"
     ours = [
         "1800000000000000001-1.json",
@@ -158,7 +158,7 @@ def test_files_that_no_sender_makes_are_told_and_removed_before_a_launch(root: R
 
 
 def test_a_flood_is_read_in_parts(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: read all that is there: thousands of large files would fill the memory."""
+    """Break: read everything at once: thousands of large files would fill the memory."""
     monkeypatch.setattr(inbox, "MOST_EVENTS", 10)
     monkeypatch.setattr(inbox, "MOST_BYTES_AT_ONCE", 1000)
     monkeypatch.setattr(inbox, "MOST_FILES", 50)
@@ -170,7 +170,7 @@ def test_a_flood_is_read_in_parts(root: Root, monkeypatch: pytest.MonkeyPatch) -
     assert inbox.others(root, "adam") == []
     for number in range(30):
         write(root, f"18000000000000000{number:02}-1.json", b"x")
-    assert len(inbox.others(root, "adam")) == 50, "more than any sender makes"
+    assert len(inbox.others(root, "adam")) == 50, "more than any sender creates"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root reads every directory")

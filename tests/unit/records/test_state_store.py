@@ -137,7 +137,7 @@ def test_a_relative_worktree_and_a_misfiled_worker_are_refused(store: Store) -> 
 
 
 def test_text_that_is_not_unicode_is_written_readably(store: Store) -> None:
-    """What a program printed may hold bytes that are no text. Break: no _printable in store.encode."""
+    """A program's output may contain bytes that are not text. Break: no _printable in store.encode."""
     with store.transaction() as tx:
         tx.put(record(error_reason="git said \udcff"))
         tx.emit("worker_added", worker="adam", why="\udcfe")
@@ -197,7 +197,7 @@ def test_a_removed_worker_does_not_come_back(store: Store) -> None:
 
 
 def test_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
-    """Break: compare with `>=` the wrong way round in Store._decode."""
+    """Break: reverse the `>=` in Store._decode."""
     edit(store, {"version": 2})
     before = store.root.state.read_bytes()
     with pytest.raises(StateError, match="version 2") as caught:
@@ -225,7 +225,7 @@ def test_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
     ids=["empty", "cut", "list", "workers", "record", "version", "utf8", "deep", "zeros"],
 )
 def test_a_corrupt_file_is_a_clear_error_that_names_the_backup(store: Store, content: bytes) -> None:
-    """Break: catch msgspec's errors only (not ValueError, RecursionError) in Store._decode."""
+    """Break: catch only msgspec's errors (not ValueError, RecursionError) in Store._decode."""
     put(store, record())
     store.root.state.write_bytes(content)
     with pytest.raises(StateError, match="cannot be read") as caught:
@@ -243,7 +243,7 @@ def test_a_missing_state_is_not_an_empty_one(store: Store) -> None:
 
 @pytest.mark.req("1-046")
 def test_the_backup_is_the_content_before(store: Store) -> None:
-    """Break: keep the backup after write_atomic in Store._write."""
+    """Break: make the backup after write_atomic in Store._write."""
     put(store, record())
     before = store.root.state.read_bytes()
     hold(store)
@@ -253,7 +253,7 @@ def test_the_backup_is_the_content_before(store: Store) -> None:
 
 
 def test_a_write_that_failed_leaves_nothing_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Link and file are one inode then, and rename() of one onto the other does nothing.
+    """Link and file are then one inode, and rename() of one onto the other does nothing.
 
     Break: do not unlink the temporary link at the end of Store._keep_backup.
     """
@@ -325,7 +325,7 @@ def test_events_lost_in_a_crash_are_copied_by_the_next_transaction(
 
 @pytest.mark.parametrize("cut", [1, 2, 20])
 def test_a_torn_last_line_is_written_again_whole(store: Store, cut: int) -> None:
-    """Break: `ends_torn` always False: the next event is glued to the torn one."""
+    """Break: `ends_torn` always False: the next event is appended to the torn one."""
     put(store, record())
     hold(store)
     release(store)
@@ -408,9 +408,9 @@ def test_a_status_changes_by_move_only(store: Store) -> None:
 
 
 def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store) -> None:
-    """Break: leave last_reviewed_worker when the work is gone. A bare `accept` would land its next work unseen.
+    """Break: keep last_reviewed_worker when the work is gone. A bare `accept` would land new work unseen.
 
-    Or forget a review with a status that an agent can bring about: what it commits next would land without a question.
+    Or forget a review with a status that an agent can cause: its next commit would land without a question.
     """
     lands = Seen(base="b", tree="t", message="m", author="a")
     seen = {"seen": lands, "reviewed_patch": "p", "reviewed_sha": "c0ffee", "reviewed_unix": 5.0}
@@ -440,7 +440,7 @@ def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store
 
 @pytest.mark.req("0-073")
 def test_each_write_tells_how_many_workers_there_are(store: Store) -> None:
-    """Break: tell before the write, or of reads too."""
+    """Break: notify before the write, or about reads, too."""
     told: list[str] = []
     store.trace = told.append
     with store.transaction() as tx:

@@ -19,7 +19,7 @@ from tests.support.records import BROUGHT, worker
 
 
 def busy_fields() -> dict[str, Any]:
-    """Everything a worker may carry from its last task."""
+    """Everything a worker may have from its last task."""
     delivery = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
     return {
         "current_prompt": "do it",
@@ -32,7 +32,7 @@ def busy_fields() -> dict[str, Any]:
 
 
 def test_the_wait_for_an_answer_is_not_charged_to_the_task() -> None:
-    """Break: count it: a task that is answered after the night is given up at once, as one that took too long."""
+    """Break: count it: a task that is answered after the night is given up as too slow."""
     task = Assignment(task_id=TaskId("7"), claim="c", since_unix=1.0, waited_s=5.0)
     asks = worker(Status.NEEDS_INPUT, reason="blocked", since_unix=10.0, assignment=task)
     answered = apply(asks, step(Status.WORKING, "prompt arrived"), 100.0)
@@ -45,7 +45,7 @@ def test_the_wait_for_an_answer_is_not_charged_to_the_task() -> None:
 @pytest.mark.req("1-010", "1-041", "1-042")
 @pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
 def test_every_pair(before: Status, after: Status) -> None:
-    """Breaks when `apply` does not look into the table, or does not clear what the status that is left carried."""
+    """Breaks when `apply` does not check the table, or does not clear the fields of the old status."""
     record = worker(before, **busy_fields())
     change = step(after, "because", **BROUGHT.get(after, {}))
     assert is_allowed(record, after) == ((before, after) in ALLOWED)
@@ -69,7 +69,7 @@ def test_every_pair(before: Status, after: Status) -> None:
 
 @pytest.mark.req("1-010", "1-017")
 def test_the_table_itself() -> None:
-    """No step to where a worker is already, every status can be reached and left, and error only by what a person does."""
+    """No step to the current status, every status can be reached and left, error only by the user."""
     names = "offline idle working needs_input needs_review reviewing rejected rebasing no_changes error"
     assert [status.value for status in Status] == names.split()
     assert all(before is not after for before, after in ALLOWED)
@@ -158,7 +158,7 @@ PERSONS_STEPS = st.sampled_from(
 
 
 class Life(RuleBasedStateMachine):
-    """A worker whose agent says anything at any time, while llmc launches it and a person gives commands."""
+    """A worker whose agent reports anything at any time, while llmc launches it and users run commands."""
 
     @initialize()
     def added(self) -> None:
@@ -186,7 +186,7 @@ class Life(RuleBasedStateMachine):
         if before.status is Status.ERROR:
             assert self.record.status is Status.ERROR
         if not before.instance:
-            assert self.record == before, "without an agent nobody can speak for it"
+            assert self.record == before, "without an agent nothing can report for it"
 
     @rule(payload=PAYLOADS, facts=FACTS, instance=st.sampled_from(["", "an-earlier-one"]))
     def another_agent_says(self, payload: dict[str, Any], facts: Facts, instance: str) -> None:
@@ -230,10 +230,12 @@ class Life(RuleBasedStateMachine):
         assert (self.record.status is Status.NEEDS_REVIEW) == (self.record.commit_sha is not None)
         if self.record.status in (Status.WORKING, Status.NEEDS_REVIEW, Status.REBASING, Status.REVIEWING):
             assert self.record.resolution_attempts < 3
-            assert not self.record.error_reason, "a failure of earlier is shown as one of now"
+            assert not self.record.error_reason, "an earlier failure is shown as a current one"
 
 
 class TestLife(Life.TestCase):  # type: ignore[misc, name-defined]
-    """Breaks with an illegal step in `judge`, a field that a step forgets, or an event of another launch believed."""
+    """Breaks with an illegal step in `judge`, a field that a step forgets,
+    or a trusted event of another launch.
+    """
 
     settings = settings(stateful_step_count=40)

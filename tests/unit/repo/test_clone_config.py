@@ -19,7 +19,7 @@ from llmc.repo.rules.clone_config import (
 )
 from tests.support.planted import KEYS
 
-#: settings that git knows (`git help --config`) and that run nothing and lead nowhere: by section, or by whole name
+#: settings of git (`git help --config`) that run nothing and redirect nothing: by section, or by full name
 words = str.split
 HARMLESS_SECTIONS = words("""
 add advice am apply author blame branch checkout clean clone color column committer commitgraph completion
@@ -64,7 +64,7 @@ submodule.active submodule.alternateerrorstrategy submodule.alternatelocation su
 submodule.propagatebranches submodule.recurse tag.sort tar.umask trailer.ifexists trailer.ifmissing
 trailer.separators trailer.where
 """)
-#: the same of keys with a name of their own in the middle
+#: the same for keys with a custom name in the middle
 HARMLESS_LAST = {
     "diff": "binary cachetextconv wordregex xfuncname algorithm trustexitcode",
     "merge": "name recursive",
@@ -95,7 +95,10 @@ def is_harmless(key: str) -> bool:
 
 
 def test_every_setting_of_this_git_was_decided_about() -> None:
-    """A new git may bring a new way to run a program: this fails until it is in one list. Break: take one off either."""
+    """A new git may bring a new way to run a program: this fails until it is listed.
+
+    Break: remove one from either list.
+    """
     keys = known_to_git()
     assert len(keys) > 400
     open_ones = [key for key in keys if not is_harmless(key) and not runs_or_redirects(key, "x")]
@@ -110,7 +113,7 @@ def test_each_planted_key_is_undone(key: str) -> None:
     name = f"{section.lower()}.{rest.rpartition('.')[0]}.{rest.rpartition('.')[2].lower()}".replace("..", ".")
     value = KEYS[key].format(run="/evil", hooks="/evil", attributes="/evil", include="/evil")
     found = changes([(name, value)], Place.WORKTREE, Expected())
-    if name == "remote.other.url":  # another remote is an agent's own; nothing of ours uses it
+    if name == "remote.other.url":  # another remote is an agent's own; llmc does not use it
         assert found == []
         return
     assert [change.key for change in found] == [name]
@@ -167,8 +170,8 @@ def test_the_origin_is_what_llmc_set() -> None:
     assert wrong([*CLEAN, ("core.bare", "true")]) == {"core.bare": None}
     assert wrong([*CLEAN, ("core.repositoryformatversion", "99")]) == {"core.repositoryformatversion": "1"}
     elsewhere = [row for row in CLEAN if row[0] != "remote.origin.url"] + [("remote.origin.url", "/other")]
-    assert wrong(elsewhere, source="") == {}  # a config.toml that cannot be read
-    assert wrong(elsewhere, is_newer=True) == {}  # a person named another source
+    assert wrong(elsewhere, source="") == {}  # an unreadable config.toml
+    assert wrong(elsewhere, is_newer=True) == {}  # the user named another source
     assert wrong(elsewhere, written="/other") == {}  # as an older llmc wrote it
 
 
@@ -215,7 +218,10 @@ LINES = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(LINES, max_size=6))
 def test_a_plain_text_means_to_git_what_it_means_to_us(lines: list[str]) -> None:
-    """Whatever is read without git is read as git reads it. Break: strip quotes, or take a comment for a value."""
+    """What llmc reads without git means the same to git.
+
+    Break: strip quotes, or treat a comment as a value.
+    """
     data = "\n".join(lines).encode()
     plain = parse_plain(data)
     if plain is None:
@@ -232,7 +238,7 @@ def test_a_plain_text_means_to_git_what_it_means_to_us(lines: list[str]) -> None
 
 
 def test_what_is_not_plain_is_asked_of_git() -> None:
-    """Break: give up where the text is odd; then nothing in it would be undone."""
+    """Break: give up on odd text; nothing in it would be undone."""
     odd = b'[core] fsmonitor = "/tmp/\\x"\n'
     assert isinstance(rows_of(odd), Broken)
     odd = (

@@ -1,4 +1,4 @@
-"""Conflict kinds, markers and regions, from what real git leaves behind in real rebases."""
+"""Conflict kinds, markers and regions, from what real git leaves in real rebases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def remove(name: str) -> Change:
 
 
 def conflict(path: Path, main: Change, worker: Change) -> Repo:
-    """A repository in a rebase that stopped: `main` did one thing, the worker another."""
+    """A repository in a stopped rebase: `main` did one thing, the worker another."""
     repo = Repo(path / "repo")
     repo.commit("a.txt", TEXT)
     for branch, change in (("worker", worker), ("main", main)):
@@ -56,7 +56,7 @@ def found(repo: Repo) -> tuple[Conflict, ...]:
 
 @pytest.mark.req("2-019", "2-020")
 def test_content(tmp_path: Path) -> None:
-    """Breaks when stages are read as a set of paths only."""
+    """Breaks when stages are read only as a set of paths."""
     repo = conflict(
         tmp_path,
         edit("a.txt", TEXT.replace("line 9\n", "main 9\n")),
@@ -81,7 +81,7 @@ def test_modified_by_the_worker_and_deleted_in_main(tmp_path: Path) -> None:
 
 
 def test_deleted_by_the_worker_and_modified_in_main(tmp_path: Path) -> None:
-    """Breaks when stage 2 is taken for the worker's: the prompt would tell it the opposite of what happened."""
+    """Breaks when stage 2 is taken as the worker's: the prompt would say the opposite of what happened."""
     repo = conflict(tmp_path, edit("a.txt", "main\n"), remove("a.txt"))
     (only,) = found(repo)
     assert only == Conflict("a.txt", Kind.MODIFY_DELETE, "a.txt", None)
@@ -94,7 +94,7 @@ def test_added_by_both(tmp_path: Path) -> None:
 
 
 def test_renamed_by_both(tmp_path: Path) -> None:
-    """Git lists three paths with one stage each. Breaks when each is told as a conflict of its own."""
+    """Git lists three paths with one stage each. Breaks when each is reported as its own conflict."""
     repo = conflict(tmp_path, move("a.txt", "main.txt"), move("a.txt", "mine.txt"))
     assert len(conflicts.parse_stages(repo.git("ls-files", "-u", "-z"))) == 3
     assert found(repo) == (Conflict("a.txt", Kind.RENAME_RENAME, "main.txt", "mine.txt"),)
@@ -106,14 +106,14 @@ def test_renamed_by_one_and_deleted_by_the_other(tmp_path: Path) -> None:
 
 
 def test_a_path_with_blanks_tabs_and_newlines(tmp_path: Path) -> None:
-    """Breaks when the listing is split at blanks or lines."""
+    """Breaks when the listing is split at blanks or newlines."""
     name = "a b\tc\nd.txt"
     repo = conflict(tmp_path, edit(name, "main\n"), edit(name, "mine\n"))
     assert [item.path for item in found(repo)] == [name]
 
 
 def test_the_labels_of_the_stages(tmp_path: Path) -> None:
-    """Stage 2 is the default branch, stage 3 the worker's own, in a rebase: the other way round than in a merge."""
+    """Stage 2 is the default branch, stage 3 the worker's own, in a rebase: the reverse of a merge."""
     repo = conflict(tmp_path, edit("a.txt", "main\n"), edit("a.txt", "mine\n"))
     assert repo.git("show", f":{conflicts.MAIN}:a.txt") == "main" == repo.git("show", "HEAD:a.txt")
     assert repo.git("show", f":{conflicts.WORKER}:a.txt") == "mine" == repo.git("show", "REBASE_HEAD:a.txt")
@@ -125,7 +125,7 @@ def block(number: int) -> list[str]:
 
 @pytest.mark.req("2-019", "2-020")
 def test_regions_that_touch_are_shown_once_and_completely() -> None:
-    """Breaks with document 002's own loop: a region inside another's context was skipped."""
+    """Breaks with document 002's own loop: it skips a region inside another's context."""
     text = "\n".join([*block(1), "between", *block(2)])
     assert conflicts.marker_count(text) == 2
     assert conflicts.regions(text) == [text]
@@ -142,7 +142,7 @@ def test_a_region_without_an_end_goes_to_the_end() -> None:
 
 
 def test_the_size_is_bounded() -> None:
-    """Breaks when a region of a generated file is sent whole, or when the room is not counted down."""
+    """Breaks when a region of a generated file is sent whole, or when the space is not counted down."""
     long = "\n".join(["<<<<<<< HEAD", *["x" * 1000] * 5000, ">>>>>>> c0ffee"])
     shown, left = conflicts.bounded([long] * 20)
     each = conflicts.MAX_REGION_LINES + 1  # with the line that says what is left out
@@ -156,7 +156,7 @@ def test_the_size_is_bounded() -> None:
 
 @given(st.text())
 def test_what_is_shown_is_fit_for_a_terminal(text: str) -> None:
-    """Breaks when an escape sequence of a conflicted file reaches the prompt: it would be refused there."""
+    """Breaks when an escape sequence in a conflicted file reaches the prompt: it would be refused there."""
     from llmc.sessions.rules.prompt_text import normalise
 
     normalise("x " + conflicts.printable(text + "\x1b[31m\x00\udc80"))

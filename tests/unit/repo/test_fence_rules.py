@@ -1,4 +1,4 @@
-"""What became of a push: from what the remote has now, not from words."""
+"""The outcome of a push: from what the remote has now, not from messages."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def entry(commit: str, token: int = 0, reverts: str = "") -> Entry:
 
 
 def test_the_newest_landing_that_stands() -> None:
-    """Break: the order of the entries; an entry that did not land; a revert as if it were a landing."""
+    """Break: change the order of the entries; use an entry that did not land; treat a revert as a landing."""
     branch = ["r2", "p", "c2", "c1"]
     entries = [entry("never"), entry("c2"), entry("r2", reverts="c2"), entry("c1")]
     assert newest_standing(branch, entries) == entry("c1")

@@ -1,4 +1,4 @@
-"""A gate: what git prints is split on NUL. Names and subjects may hold every other character, line ends among them."""
+"""git's output is split on NUL: names and subjects may contain any other character, even newlines."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ALLOWED = {"repo/lfs.py:_pointers"}
 
 
 def offences(text: str) -> Iterator[str]:
-    """The functions that split what git printed at line ends."""
+    """The functions that split git's output at newlines."""
     for function in ast.walk(ast.parse(text)):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -60,7 +60,9 @@ def _is_of_git(node: ast.expr, from_git: set[str]) -> bool:
 
 
 def test_nothing_splits_what_git_prints_at_line_ends() -> None:
-    """Break: `git.git(...).stdout.splitlines()` anywhere. U+2028 in one subject ended every `llmc trash` command."""
+    """Break: `git.git(...).stdout.splitlines()` anywhere.
+    U+2028 in one subject would end every `llmc trash` command.
+    """
     found = {
         f"{path.relative_to(SOURCE)}:{name}"
         for path in sorted(SOURCE.rglob("*.py"))

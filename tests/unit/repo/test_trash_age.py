@@ -1,4 +1,4 @@
-"""How old something in the trash is, whatever the clock says."""
+"""The age of a trash entry, whatever the clock says."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,21 +12,21 @@ AGES_AGO = 100 * DAY_S
 
 
 def looks(book: Book, count: int, *, age_s: float = AGES_AGO, every_s: float = HOUR_S) -> Book:
-    """The same daemon looks again and again; the clock says `age_s` each time."""
+    """The same daemon checks again and again; the clock says `age_s` each time."""
     for _ in range(count):
         book = look(book, {"a": age_s}, now=NOW, ran_s=every_s, keep_s=KEEP_S)
     return book
 
 
 def test_what_is_seen_for_the_first_time_is_young() -> None:
-    """Break: begin with the age that the clock says. A clock forty days ahead would make a new pin old."""
+    """Break: start with the clock's age. A clock forty days ahead would make a new pin old."""
     first = look(Book(), {"a": AGES_AGO}, now=NOW, ran_s=None, keep_s=KEEP_S)
     assert first.ages == {"a": Age()}
     assert expired(looks(first, 24 * 30)) == []
 
 
 def test_it_goes_after_its_time_and_a_day_more() -> None:
-    """Break: no second look; or count the second day from the first one."""
+    """Break: no second check; or count the second day from the first one."""
     begun = look(Book(), {"a": AGES_AGO}, now=NOW, ran_s=None, keep_s=KEEP_S)
     almost = looks(begun, 24 * 31 - 1)
     assert expired(almost) == []
@@ -34,7 +34,7 @@ def test_it_goes_after_its_time_and_a_day_more() -> None:
 
 
 def test_the_clock_can_only_make_it_younger() -> None:
-    """Break: take the larger of the two ages. A clock set back, or files that are young, keep it."""
+    """Break: use the larger of the two ages. A clock set back, or new files, keep the entry."""
     begun = look(Book(), {"a": AGES_AGO}, now=NOW, ran_s=None, keep_s=KEEP_S)
     assert expired(looks(begun, 24 * 90, age_s=KEEP_S - 1)) == []
 
@@ -48,7 +48,7 @@ def test_one_look_that_disagrees_begins_the_second_day_again() -> None:
 
 
 def test_time_without_a_daemon_counts_a_day_at_most() -> None:
-    """Break: believe the clock for the time in which none ran, or count it again when the clock goes back and forth."""
+    """Break: trust the clock for time without a daemon, or count it again when the clock jumps back."""
     book = Book(NOW, {"a": Age()})
     for at in (NOW + 40 * DAY_S, NOW, NOW + 40 * DAY_S, NOW - 1e9, NOW + 40 * DAY_S):
         book = look(book, {"a": AGES_AGO}, now=at, ran_s=None, keep_s=KEEP_S)
@@ -56,7 +56,9 @@ def test_time_without_a_daemon_counts_a_day_at_most() -> None:
 
 
 def test_a_day_that_nobody_saw_is_no_second_look() -> None:
-    """Break: count time without a daemon towards the second look; with `keep_days = 0` a set clock would do."""
+    """Break: count time without a daemon towards the second check;
+    with `keep_days = 0` a set clock is enough.
+    """
     book = Book(NOW, {"a": Age(KEEP_S, 0.0)})
     for days in range(1, 9):
         book = look(book, {"a": AGES_AGO}, now=NOW + days * DAY_S, ran_s=None, keep_s=KEEP_S)
@@ -74,7 +76,7 @@ clocks = st.floats(0.0, 4e9)
 
 @given(st.lists(st.tuples(clocks, st.one_of(st.none(), st.floats(0.0, HOUR_S))), max_size=60))
 def test_no_clock_makes_anything_old_before_its_time(told: list[tuple[float, float | None]]) -> None:
-    """Whatever is told: what goes has really been seen for a day, and without restarts for its whole time."""
+    """Whatever the clock says: a removed entry was seen for a day, and without restarts for all its time."""
     book, ran, restarts = Book(), 0.0, 0
     for now, ran_s in told:
         known = bool(book.ages)
@@ -86,7 +88,7 @@ def test_no_clock_makes_anything_old_before_its_time(told: list[tuple[float, flo
 
 
 def test_the_log_accounts_for_time() -> None:
-    """Break: count a gap as a whole; or count it twice when the clock went back and came again."""
+    """Break: count a gap as a whole; or count it twice when the clock went back and returned."""
     log = [
         (NOW, ""),
         (NOW + 10, "one"),

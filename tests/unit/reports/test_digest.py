@@ -1,4 +1,4 @@
-"""The morning report: every attempt has one end, every token is counted once, what unblocks the most comes first."""
+"""The digest: every attempt has one end, every token counts once, and what unblocks most comes first."""
 
 import json
 from itertools import count
@@ -54,7 +54,7 @@ def task(number: int, hold: str = "", after: tuple[int, ...] = (), status: str =
 
 
 def held(number: int, hold: str = "quarantined") -> Item:
-    """What the attention list says of a task that waits for a person."""
+    """What the attention list says about a task that waits for the user."""
     verb, kind = ("approve" if hold == "proposed" else "requeue"), {"parked": "parked_task"}.get(hold, hold)
     said = f"task {number} waits for you: Do {number}"
     return Item(f"task /{number}", kind, "waiting", str(number), 5.0, said, f"llmc tasks {verb} {number}")
@@ -82,7 +82,9 @@ def test_the_actions_it_reads_exist() -> None:
 
 
 def test_a_night() -> None:
-    """Break: count a landing again for the `accepted` beside its `task_completed`, or lose what a worker alone names."""
+    """Break: count a landing twice, by `accepted` and by `task_completed`,
+    or lose rows that name only a worker.
+    """
     rows = [
         row(100, "auto_started", None, concurrency=2),
         assigned(110, "1"),
@@ -134,7 +136,7 @@ def test_a_night() -> None:
 
 
 def test_what_began_before_the_period_counts_where_it_ended() -> None:
-    """Break: take only the rows since then; the time, the tokens and the failure before it would be lost."""
+    """Break: use only the rows since then; the time, tokens and failure before it would be lost."""
     rows = [
         assigned(10, "1"),
         row(20, "task_failed", task_id="1", cause="task", attempt=1),
@@ -154,7 +156,7 @@ def test_what_began_before_the_period_counts_where_it_ended() -> None:
     "last", [["failed", "quarantined"], ["quarantined", "failed"], ["quarantined"]], ids=str
 )
 def test_the_last_failure_of_a_quarantined_task_is_one(last: list[str]) -> None:
-    """Break: count `task_quarantined` as a failure of its own, or only `task_failed`."""
+    """Break: count `task_quarantined` as its own failure, or only `task_failed`."""
     rows = [
         *(assigned(10, "7"), row(20, "task_failed", task_id="7", cause="task", attempt=1)),
         *(assigned(30, "7"), row(40, "task_failed", task_id="7", cause="agent", attempt=2)),
@@ -176,7 +178,7 @@ def test_the_last_failure_of_a_quarantined_task_is_one(last: list[str]) -> None:
 
 
 def test_a_held_task_is_named_once_and_not_when_it_landed_since() -> None:
-    """Break: name each attempt that ended in quarantine, whatever became of the task."""
+    """Break: name each attempt that ended in quarantine, whatever happened to the task later."""
 
     def failed(at: float, task: str) -> list[Row]:
         last = row(at + 5, "task_quarantined", task_id=task, cause="task", attempt=3)
@@ -187,7 +189,7 @@ def test_a_held_task_is_named_once_and_not_when_it_landed_since() -> None:
     rows += [assigned(50, "6"), *landed(60, "6", "c6")]
     assert [one.task_id for one in report(rows).held] == ["3"]
     assert [one.task_id for one in report(rows, completed={"3"}).held] == [], "closed by hand"
-    assert names(report(rows))["failed"] == ["3", "3", "6", "6"], "what was tried is still told"
+    assert names(report(rows))["failed"] == ["3", "3", "6", "6"], "the attempts are still reported"
 
 
 def test_over_budget_is_parked_whatever_else_is_said() -> None:
@@ -203,7 +205,7 @@ def test_over_budget_is_parked_whatever_else_is_said() -> None:
 
 
 def test_an_undone_accept_is_no_accept() -> None:
-    """Break: leave `undone` out; or take back what landed after it for the same task."""
+    """Break: leave `undone` out; or revert what landed after it for the same task."""
     rows = [
         *(assigned(10, "1"), *landed(20, "1", "c1")),
         *(assigned(30, "2"), *landed(40, "2", "c2")),
@@ -221,7 +223,7 @@ def test_an_undone_accept_is_no_accept() -> None:
 
 
 def test_an_attempt_whose_end_is_not_in_the_log_is_over_when_the_next_begins() -> None:
-    """Break: leave it open; or take a repeated claim for a second attempt."""
+    """Break: leave it open; or treat a repeated claim as a second attempt."""
     rows = [
         assigned(10, "1", claim="a"),
         assigned(11, "1", claim="a"),
@@ -232,9 +234,9 @@ def test_an_attempt_whose_end_is_not_in_the_log_is_over_when_the_next_begins() -
 
 
 def test_the_next_worker_may_be_told_before_the_end_of_the_last() -> None:
-    """A task is free in its file before the event about it is written, and another worker is quick.
+    """A task is free in its file before its event is written, and another worker is fast.
 
-    Break: let a row end the latest attempt at its task, whoever's it is.
+    Break: let a row end the latest attempt at its task, whichever worker's it is.
     """
     rows = [
         assigned(10, "3"),
@@ -250,7 +252,7 @@ def test_the_next_worker_may_be_told_before_the_end_of_the_last() -> None:
 
 
 def test_a_log_that_begins_in_the_middle() -> None:
-    """Break: need the `task_assigned` of what ends."""
+    """Break: require the `task_assigned` of what ends."""
     rows = [
         row(10, "accepted", "auto-1", commit="c1", prompt="Do 1"),
         row(11, "task_completed", "auto-1", task_id="1", commit="c1"),
@@ -266,7 +268,7 @@ def test_a_log_that_begins_in_the_middle() -> None:
 
 @pytest.mark.parametrize("running", [True, False])
 def test_how_a_run_ended(running: bool) -> None:
-    """Break: say of a killed run that it runs, or end it now and not with its last sign."""
+    """Break: report a killed run as running, or as ended now instead of at its last sign of life."""
     started = row(100, "auto_started", None)
     alive = report([started, assigned(150, "1")], 100, running=running)
     assert alive.runs.how == ("running" if running else "killed")
@@ -283,7 +285,7 @@ def test_how_a_run_ended(running: bool) -> None:
 
 
 def test_parks_and_throughput() -> None:
-    """Break: count a failed probe as a second park, a park outside the runs, or parked time as time to work."""
+    """Break: count a failed probe as a second park, a park outside the runs, or parked time as work."""
     rows = [
         row(0, "auto_started", None),
         row(3600, "fleet_parked", None, cause="limit", until_unix=4000),
@@ -307,7 +309,7 @@ def test_parks_and_throughput() -> None:
 
 
 def test_waits_for_a_clean_source_and_the_command_after_it() -> None:
-    """Break: add up waits that lie over each other."""
+    """Break: add up overlapping waits."""
     rows = [
         row(100, "source_dirty", retry_in_s=60, attempt=1),
         row(130, "source_dirty", retry_in_s=60, attempt=2),
@@ -323,7 +325,7 @@ def test_waits_for_a_clean_source_and_the_command_after_it() -> None:
 
 
 def test_what_unblocks_the_most_comes_first() -> None:
-    """Break: rank by number; or count what is finished already."""
+    """Break: rank by number; or count what is already finished."""
     tasks = [
         task(1, "quarantined"),
         task(2, "proposed"),
@@ -359,7 +361,7 @@ def test_what_unblocks_the_most_comes_first() -> None:
         ("llmc review adam", 0),
         ("llmc release adam", 0),
     ]
-    assert len(found.waits) == 6, "what is only worth knowing does not wait"
+    assert len(found.waits) == 6, "what is merely useful to know does not wait"
     assert (found.waiting[1].since_unix, found.waiting[0].task_id, found.waiting[0].worker) == (
         5,
         "9",
@@ -368,7 +370,7 @@ def test_what_unblocks_the_most_comes_first() -> None:
 
 
 def test_the_report_has_the_attention_list_whole_and_without_a_task_list_no_numbers() -> None:
-    """Break: drop an item that the report cannot rank."""
+    """Break: drop an item that the digest cannot rank."""
     items = [held(7), about("adam", "error", "llmc reset adam")]
     found = report([], items=items)
     assert {item.key for item in found.waiting} == {item.key for item in items}
@@ -377,7 +379,7 @@ def test_the_report_has_the_attention_list_whole_and_without_a_task_list_no_numb
 
 
 def test_of_a_log_only_what_matters_is_read_and_the_last_signs() -> None:
-    """Break: end a killed run with the last row that mattered; or take a word in a prompt for the action."""
+    """Break: end a killed run at the last relevant row; or take text in a prompt as the action."""
     said = [
         *(row(1, "auto_started"), row(2, "hook_received", hook="Stop"), row(3, "status_changed")),
         *(row(4, "auto_started"), row(5, "held"), row(6, "accepted", prompt='"action": "held"')),
@@ -390,7 +392,7 @@ def test_of_a_log_only_what_matters_is_read_and_the_last_signs() -> None:
 
 
 def test_a_refused_host_is_told_once_with_all_who_tried() -> None:
-    """Break: the refusals of the whole log, and not of the period."""
+    """Break: use the refusals of the whole log, not of the period."""
     why = {"reason": "it is not in sandbox.hosts"}
     rows = [
         row(1, "host_refused", "adam", host="old.example:443", allow="old.example", **why),
@@ -410,7 +412,7 @@ def test_a_refused_host_is_told_once_with_all_who_tried() -> None:
 
 
 def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
-    """Break: tell the last run only."""
+    """Break: report only the last run."""
     rows = [
         row(1, "auto_started"),
         row(2, "task_assigned", worker="w", task_id="1", claim="a", subject="One"),
@@ -434,7 +436,7 @@ def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
     assert digest(rows, 6.5, 20, Facts(running=True)).interruptions == ()
 
 
-# What follows holds for any night. A life is what happens to one task; lives are mixed, each in its own order.
+# What follows is true for any night. A life is what happens to one task; lives are mixed, each in order.
 
 ENDS = ["landed", "landed_late", "no_change", "failed", "released", "quarantined", "parked", "undone", "open"]
 
@@ -453,7 +455,7 @@ def lives(draw: st.DrawFn) -> list[list[Row]]:
 
 
 def _attempt(name: str, turn: int, end: str, usages: int, clock: "count[int]") -> list[Row]:
-    """One attempt, on a worker of the task's own."""
+    """One attempt, on the task's own worker."""
     who, commit = f"auto-{name}", f"c{name}.{turn}"
     about = {"worker": who, "task_id": name}
     rows = [assigned(next(clock), name, who, claim=f"{name}.{turn}")]
@@ -478,7 +480,7 @@ def _attempt(name: str, turn: int, end: str, usages: int, clock: "count[int]") -
 
 
 def mixed(draw: st.DataObject, streams: list[list[Row]]) -> list[Row]:
-    """The rows of all, each stream in its own order."""
+    """The rows of all streams, each in its own order."""
     order = [i for i, stream in enumerate(streams) for _ in stream]
     iterators = [iter(stream) for stream in streams]
     return [next(iterators[i]) for i in draw.draw(st.permutations(order))]
@@ -492,7 +494,7 @@ def counts(found: Digest) -> dict[str, int]:
 def test_every_attempt_has_one_end_and_every_token_counts_once(
     streams: list[list[Row]], data: st.DataObject
 ) -> None:
-    """Break: let `accepted` make a second entry beside `task_completed`; or drop the usage of what is parked."""
+    """Break: let `accepted` make a second entry beside `task_completed`; or drop parked tasks' usage."""
     rows = mixed(data, streams)
     found = report(rows)
     attempts = sum(one["action"] == "task_assigned" for one in rows)
@@ -512,7 +514,7 @@ def test_every_attempt_has_one_end_and_every_token_counts_once(
 
 @given(lives(), st.data())
 def test_how_tasks_are_mixed_does_not_matter(streams: list[list[Row]], data: st.DataObject) -> None:
-    """Break: give a row to the attempt that began last, whoever's it is."""
+    """Break: give a row to the attempt that started last, whichever worker's it is."""
     one, other = (report(mixed(data, streams)) for _ in range(2))
     for name in ("failed", "released", "parked", "open", "held"):
         assert sorted(getattr(one, name), key=str) == sorted(getattr(other, name), key=str)
@@ -540,7 +542,7 @@ def test_a_row_that_is_written_twice_says_no_more(streams: list[list[Row]], data
 
 @given(lives(), st.integers(0, 120), st.data())
 def test_two_periods_hold_what_one_holds(streams: list[list[Row]], border: int, data: st.DataObject) -> None:
-    """Break: show what ended before the period, or leave out what ends at its very beginning."""
+    """Break: show what ended before the period, or leave out what ends exactly at its start."""
     rows = mixed(data, streams)
     whole, later = report(rows), report(rows, since=border)
     assert later.accepted == tuple(one for one in whole.accepted if one.at_unix >= border)
@@ -577,7 +579,7 @@ FIELDS = [
     st.booleans(),
 )
 def test_any_log_can_be_read(rows: list[Row], running: bool) -> None:
-    """Break: index a field instead of asking for it, or trust its type."""
+    """Break: index a field without checking that it exists, or trust its type."""
     found = report(rows, running=running)
     json.dumps(as_json(found), allow_nan=False)
     assert found.total_spend.tokens >= 0

@@ -1,4 +1,4 @@
-"""The morning report as text: what waits comes first, every line fits, sixty tasks fit on a page."""
+"""The digest as text: what waits comes first, every line fits, and sixty tasks fit on a page."""
 
 import re
 from typing import Any
@@ -76,7 +76,7 @@ def test_a_short_night() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_sixty_tasks_fit_on_a_page(width: int) -> None:
-    """Break: give each a line of its own."""
+    """Break: give each its own line."""
     items = [held(number) for number in range(100, 112)]
     lines = page(night(60) + BAD, width, items=items).splitlines()
     assert len(lines) <= MOST_LINES
@@ -115,7 +115,7 @@ def test_a_quiet_night_is_a_sentence() -> None:
     ids=["failed", "stopped", "killed", "killed later"],
 )
 def test_how_it_ended_is_said(rows: list[Row], words: str) -> None:
-    """Break: say of every end that it stopped."""
+    """Break: report every end as stopped."""
     assert words in page([row(0, "auto_started", None), *rows])
 
 
@@ -133,7 +133,7 @@ def test_what_stands_out() -> None:
 
 
 def test_what_went_wrong_on_the_way_is_said_of_many_too() -> None:
-    """Break: drop the notes where tasks stand side by side."""
+    """Break: drop the notes where tasks are listed side by side."""
     rows = night(30)
     at = next(i for i, one in enumerate(rows) if one["action"] == "usage_recorded" and one["task_id"] == "17")
     rows.insert(at, row(8500, "rebase_resolved", "auto-1", ahead=1))
@@ -141,7 +141,7 @@ def test_what_went_wrong_on_the_way_is_said_of_many_too() -> None:
 
 
 def test_what_comes_from_the_cache_is_said_apart() -> None:
-    """Break: add the cache reads, nearly all of every conversation, to the tokens; or call no price a price."""
+    """Break: add the cache reads, most of every conversation, to the tokens; or treat no price as one."""
     rows = [assigned(10, "1"), {**used(11, "1", 2000, None), "cache_read_input_tokens": 3_000_000}]
     assert "  open  2.0k tokens (plus 3.0M from the cache)\n" in page(rows) + "\n"
     priced = page([*rows, used(12, "1", 500, 0.25)])
@@ -149,7 +149,7 @@ def test_what_comes_from_the_cache_is_said_apart() -> None:
 
 
 def test_numbers_that_follow_each_other_are_one() -> None:
-    """Break: join what does not follow; or sort 10 before 9."""
+    """Break: join numbers that are not consecutive; or sort 10 before 9."""
     assert ranges(["9", "10", "11", "3", "c0ffee", "5", "12a"]) == ["3", "5", "9-11", "12a", "c0ffee"]
     assert ranges(["٣", "٤", "²"]) == ["²", "٣", "٤"]
 

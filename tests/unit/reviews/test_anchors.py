@@ -1,4 +1,4 @@
-"""Comments find their line again: after a rebase, after more work, and they are never dropped."""
+"""Comments find their line again: after a rebase, after more work; and they are never dropped."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +75,7 @@ def test_a_renamed_file_is_followed() -> None:
 
 
 def test_a_quote_that_occurs_twice_far_away_is_not_guessed() -> None:
-    """Break: take the first place with this text."""
+    """Break: use the first place with this text."""
     before = file_of(BASE, with_line(20, "return"))
     far = [*("x" for _ in range(100)), "return", *("y" for _ in range(100)), "return"]
     assert placed(at(before, "return"), [file_of([], far)]).fit is Fit.LINE_GONE
@@ -95,7 +95,7 @@ LINES = st.lists(st.sampled_from(["", "a", "b", "  c", "}"]), min_size=1, max_si
 def test_a_comment_is_never_lost_and_never_on_other_code(
     old: list[str], one: list[str], two: list[str]
 ) -> None:
-    """Break: place it by its number alone."""
+    """Break: place it only by its number."""
     if one == old:
         return
     before = file_of(old, one)

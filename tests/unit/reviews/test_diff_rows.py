@@ -21,7 +21,7 @@ def diff_of(old: list[str], new: list[str], path: str = "f.py") -> str:
 
 @given(LINES, LINES)
 def test_the_rows_give_both_files_back(old: list[str], new: list[str]) -> None:
-    """Break: take a line that begins with a second + for a header, or count a hunk's lines wrongly."""
+    """Break: treat a line that starts with a second + as a header, or miscount a hunk's lines."""
     if old == new:
         return
     (file,) = files_of(diff_of(old, new))

@@ -1,4 +1,4 @@
-"""What became of a comment: what git shows, and what the agent says."""
+"""The outcome of a comment: what git shows, and what the agent says."""
 
 import itertools
 
@@ -22,7 +22,7 @@ AFTER = BEFORE.replace("+two\n", "+2\n")
 
 
 def sent(*places: int | None) -> Talk:
-    """A round with a comment on each of these rows of the file; None: on the whole change; -1: on the file."""
+    """A round with a comment on each of these rows of the file; None: on the change; -1: on the file."""
     (file,) = files_of(BEFORE)
     said = Talk()
     for row in places:
@@ -49,13 +49,13 @@ def sent(*places: int | None) -> Talk:
 def test_what_git_shows_and_what_the_agent_says(
     place: int | None, diff: str, said: str, standing: str, doubtful: bool
 ) -> None:
-    """Break: believe the agent; a comment on a file that never counts as changed."""
+    """Break: trust the agent; or never count a comment on a file as changed."""
     (one,) = talk.placed_in(sent(place), files_of(diff), [(11.0, said)])
     assert (one.standing, one.is_doubtful) == (standing, doubtful)
 
 
 def test_only_what_was_said_after_the_request_counts() -> None:
-    """Break: an earlier claim, which was about an earlier text, closes the question."""
+    """Break: let an earlier claim, about an earlier text, close the question."""
     (one,) = talk.placed_in(sent(2), files_of(AFTER), [(9.0, "Addressed: c1")])
     assert not one.claimed
 
@@ -80,12 +80,12 @@ def test_a_draft_and_a_closed_comment_say_so() -> None:
     ],
 )
 def test_a_claim_is_a_line_of_its_own(text: str, ids: set[str]) -> None:
-    """Break: every id that the agent mentions: `c1 makes no sense` would count as handled."""
+    """Break: accept every id that the agent mentions: `c1 makes no sense` would count as handled."""
     assert talk.claimed_in([text]) == ids
 
 
 def test_a_request_asks_for_the_claim() -> None:
-    """Break: a request that names other ids."""
+    """Break: request other ids."""
     text = talk.request_text(sent(2, 3).comments)
     assert text.endswith("names the comments you addressed, for example:\nAddressed: c1, c2")
     assert "Addressed" not in talk.request_text(sent(None).comments)
@@ -108,7 +108,7 @@ def test_saves_of_one_form_are_one_draft_whatever_order_they_arrive_in(order: tu
 
 
 def test_a_viewed_file_is_viewed_as_it_is() -> None:
-    """Break: compare changes without their place. The mark would stay on the same lines in another function."""
+    """Break: compare changes without their place: the mark would stay on the same lines elsewhere."""
     seen = "diff --git a/m b/m\nindex 1..2 100644\n--- a/m\n+++ b/m\n@@ -1,2 +1,3 @@\n a\n+x\n b\n"
     (file,) = files_of(seen)
     said = talk.viewed(Talk(), file, is_viewed=True)

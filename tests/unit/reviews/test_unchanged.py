@@ -1,4 +1,4 @@
-"""The unchanged lines that a diff leaves out: numbers of both sides, and what is opened."""
+"""The unchanged lines that a diff leaves out: numbers of both sides, and what is expanded."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ NEW = [*OLD[:9], "ten", *OLD[10:29], "more", *OLD[29:49], "fifty", *OLD[50:]]
 
 @given(st.lists(st.integers(0, 79), max_size=8), st.lists(st.integers(0, 79), max_size=8))
 def test_rows_and_gaps_are_the_whole_file_up_to_the_last_hunk(changed: list[int], deleted: list[int]) -> None:
-    """Break: count the lines of a gap from the hunk before it instead of from its last row."""
+    """Break: count the lines of a gap from the previous hunk instead of from its last row."""
     old = [f"line {number}" for number in range(80)]
     new = [f"new {n}" if n in changed else line for n, line in enumerate(old) if n not in deleted]
     for file in files_of(diff_of(old, new)):

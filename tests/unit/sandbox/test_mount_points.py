@@ -1,4 +1,4 @@
-"""Where something is mounted in a place that an agent writes."""
+"""Mount points in a place that an agent can write."""
 
 from pathlib import Path
 
@@ -8,7 +8,10 @@ from llmc.sandbox.rules import Mount
 
 
 def test_what_an_agent_made_where_the_user_s_settings_are_shown_is_removed(tmp_path: Path) -> None:
-    """A file of the user that is new since the last launch. Break: no `clear`: bubblewrap follows the link out of the box."""
+    """A user's file that is new since the last launch.
+
+    Break: no `clear`: bubblewrap follows the link out of the box.
+    """
     user, home = tmp_path / "user", tmp_path / "root/home/adam"
     (user / "skills").mkdir(parents=True)
     (user / "CLAUDE.md").touch()

@@ -18,7 +18,7 @@ def network(*hosts: str) -> Network:
 
 
 def test_a_port_of_this_machine_answers_inside_if_it_is_listed() -> None:
-    """Ports below 1024 cannot be opened inside: those go by the proxy, also if programs would call them without one."""
+    """Ports below 1024 cannot be opened inside: those go through the proxy, even for programs without one."""
     found = network("localhost:5432", "127.0.0.1:80", "[::1]:3128", "10.0.0.1:5432", "*.example.com")
     assert found.passed == [("localhost", 5432), ("::1", 3128)]
     assert found.port == 3129
@@ -28,7 +28,7 @@ def test_a_port_of_this_machine_answers_inside_if_it_is_listed() -> None:
 
 
 def test_a_launch_begins_with_nothing_refused(tmp_path: Path) -> None:
-    """Break: leave the file: what an earlier agent could not reach would be told of the next one."""
+    """Break: keep the file: what an earlier agent could not reach would be reported for the next one."""
     files = tmp_path / "adam"
     Path(f"{files}.refused").write_text(
         '[{"host": "a.example:443", "why": "x", "allow": "a.example", "tries": 1}]'
@@ -39,7 +39,7 @@ def test_a_launch_begins_with_nothing_refused(tmp_path: Path) -> None:
 
 
 def test_what_listens_inside_and_the_proxy_of_the_user(tmp_path: Path) -> None:
-    """Break: only 127.0.0.1 for localhost: a program that asks for IPv6 first waits, or fails."""
+    """Break: use only 127.0.0.1 for localhost: a program that tries IPv6 first waits, or fails."""
     hosts = ("localhost:5432", "[::1]:8080", "a.example")
     user = {"HTTPS_PROXY": "http://corp.example:3128"}
     given: dict[str, Any] = for_holder(
@@ -86,13 +86,16 @@ def test_an_address_that_is_public_or_listed(host: str, address: str, port: int)
     ],
 )
 def test_a_listed_name_does_not_lead_to_this_machine_or_its_neighbours(address: str) -> None:
-    """The owner of a listed name decides where it leads. Break: no `check_address`, or a list of private IPv6 ranges."""
+    """The owner of a listed name decides where it leads.
+
+    Break: no `check_address`, or a list of private IPv6 ranges.
+    """
     with pytest.raises(Refused, match="not public"):
         HOSTS.check_address("a.example", address, 443)
 
 
 def test_a_public_address_of_this_machine_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What listens here may trust callers from here. Break: no `_is_here` in reaching.py."""
+    """Services on this machine may trust local callers. Break: no `_is_here` in reaching.py."""
     monkeypatch.setattr(reaching, "_is_public", lambda _: True)
     HOSTS.check_address("a.example", "93.184.216.34", 443)
     for address in ("127.0.0.1", "::1"):
@@ -134,7 +137,7 @@ def test_a_request_to_be_connected(head: bytes, wanted: Request) -> None:
     ],
 )
 def test_a_plain_request_is_passed_on_as_the_server_expects_it(target: bytes, path: bytes) -> None:
-    """Break: pass on the Host of the client: a server has many sites, and only one of them is listed."""
+    """Break: pass on the client's Host: a server has many sites, and only one of them is listed."""
     head = b"\r\n".join(
         (b"GET " + target + b" HTTP/1.1", b"Host: other", b"Proxy-Connection: x", b"Accept: */*")
     )

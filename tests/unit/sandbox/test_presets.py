@@ -39,7 +39,7 @@ def test_every_name_of_the_configuration_is_a_preset() -> None:
 
 
 def test_no_cache_is_the_user_s() -> None:
-    """Break: the user's own directory as a cache: what a contained program leaves there runs outside."""
+    """Break: use the user's own directory as a cache: what a contained program leaves there runs outside."""
     for name in PRESETS:
         caches = needs([name], "/root/.llmc/cache/adam", PERSON).caches
         assert caches
@@ -91,7 +91,7 @@ def test_registries_on_this_machine_are_found() -> None:
 
 
 def test_variables_of_the_tools_are_passed_on_without_passwords() -> None:
-    """Break: pass on all that begin with the tool's name: passwords have any name."""
+    """Break: pass on every variable that starts with the tool's name: passwords may have any name."""
     person = {
         "PIP_INDEX_URL": "https://me:s3cret@pip.example/",
         "PIP_EXTRA_INDEX_URL": "https://a.example/ https://me:s3@cret@b.example/?key=s3cret",

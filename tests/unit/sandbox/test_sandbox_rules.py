@@ -99,7 +99,7 @@ def judged(program: bytes, *, machine: int, number: int, given: tuple[int, int] 
 def test_the_filter_refuses_what_no_namespace_keeps_in(
     machine: str, ioctl: int, fcntl: int, socket: int, clone: int, unshare: int
 ) -> None:
-    """Break: one jump of the program that is off by one."""
+    """Break: make one jump of the program off by one."""
     program = call_filter(machine)
     assert program is not None
     name = NAMES[machine]
@@ -231,4 +231,4 @@ def test_other_places_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'[repo]\nsource = "~/src/project"\n[sandbox]\n{line}\n'
     config, problems = check_text(text, "config.toml", Path("/home/p/llmc"))
     assert config is not None, problems
-    assert len(advice(config)) == 4  # none of them is there
+    assert len(advice(config)) == 4  # none of them exists

@@ -1,4 +1,4 @@
-"""The user's settings of package managers, as contained programs see them."""
+"""The user's settings for package managers, as contained programs see them."""
 
 import tomllib
 
@@ -125,7 +125,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_password_and_no_proxy_is_shown(name: str) -> None:
-    """Whatever its name is. Break: show the file without what looks like a password: `key`, `github.token`, `[env]`."""
+    """Whatever its name. Break: hide only what looks like a password: not `key`, `github.token`, `[env]`."""
     text, wanted = FILES[name]
     found = shown(f"/home/p/{name}", text)
     assert not [word for word in ("s3cret", "s3@", "corp.example", "comment.example") if word in found], found
@@ -168,7 +168,7 @@ def test_of_a_file_that_cannot_be_read_nothing_is_shown(name: str) -> None:
 
 
 def test_every_file_of_the_presets_can_be_read() -> None:
-    """Break: no reader for a file: its tool chain would stop every launch."""
+    """Break: no reader for a file: its tool chain would block every launch."""
     for preset in PRESETS.values():
         for path, _ in preset.settings:
             assert shown(path, "") == ""
@@ -198,5 +198,5 @@ def test_every_file_of_the_presets_can_be_read() -> None:
     ],
 )
 def test_a_url_has_no_user(value: str, seen: str | None) -> None:
-    """A value that is not understood is not shown. Break: take a URL up to its first `@`."""
+    """An unknown value is not shown. Break: use a URL only up to its first `@`."""
     assert without_user(value) == seen

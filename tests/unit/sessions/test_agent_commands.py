@@ -1,4 +1,4 @@
-"""What the daemon runs for a contained agent: nothing that it does not know word by word."""
+"""What the daemon runs for a contained agent: nothing that it does not know word for word."""
 
 import pytest
 
@@ -51,5 +51,5 @@ def test_what_any_agent_may_see_is_run(given: str, runs: str) -> None:
     ],
 )
 def test_nothing_else_is_run(given: str) -> None:
-    """Break: pass on options that are not in the list."""
+    """Break: pass on options that are not listed."""
     assert shown_to_agents(given.split()) is None

@@ -48,7 +48,7 @@ DONE = [{"id": "b1", "type": "shell", "status": "completed"}]
 
 @dataclass(frozen=True)
 class Row:
-    """A worker's status, an event and facts, and where the worker is then (None: where it was)."""
+    """A worker's status, an event and facts, and its status afterwards (None: unchanged)."""
 
     was: Status
     event: dict[str, Any]
@@ -73,7 +73,7 @@ def hook(name: str, **payload: Any) -> dict[str, Any]:
 
 
 def event(payload: dict[str, Any], instance: str = "i1", at: int = 1000) -> AgentEvent:
-    """As it comes through the door: the rules see no hook."""
+    """As it comes through intake: the rules see no hook."""
     hook = HookEvent(id=f"{at}000000000-77", worker="w1", instance=instance, payload=payload)
     return event_of(hook, "claude")
 
@@ -95,7 +95,7 @@ def failure(error: str, text: str = "") -> dict[str, Any]:
 
 
 ROWS = {
-    # The agent is ready: git says where the worker belongs.
+    # The agent is ready: git says what the worker's status is.
     "starts fresh": Row(S.OFFLINE, START, S.IDLE, "ready", prompt=""),
     "starts, had a task": Row(S.OFFLINE, START, S.NEEDS_INPUT, "restarted"),
     "starts, commits there": Row(S.OFFLINE, START, S.NEEDS_REVIEW, git=AHEAD),
@@ -137,7 +137,7 @@ ROWS = {
     "rebase resolved": Row(S.REBASING, STOP, S.NEEDS_REVIEW, git=AHEAD),
     "rebase goes on": Row(S.REBASING, STOP, None, git=REBASING),
     "rebase left nothing": Row(S.REBASING, STOP, None),
-    # A rebase that llmc began.
+    # A rebase that llmc started.
     "conflicts resolved": Row(
         S.REBASING, STOP, S.NEEDS_REVIEW, "conflicts resolved", AHEAD, record=OURS_OPEN
     ),
@@ -271,7 +271,7 @@ def test_what_waits_is_what_is_there_but_not_while_it_is_accepted() -> None:
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 @pytest.mark.parametrize("instance", ["", "i0"])
 def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
-    """Breaks when the instance is not compared, or an event without one is believed while none runs."""
+    """Breaks when the instance is not compared, or an event without one is trusted without an agent."""
     facts = Facts(git=row.git, exit_code=row.exit_code)
     for record in (worker(row.was, **row.record), worker(row.was, **{**row.record, "instance": ""})):
         verdict = judge(record, event(row.event, instance), facts)
@@ -291,7 +291,7 @@ def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
     ids=["first", "second", "third", "its prompt", "a person's message", "a stop from before"],
 )
 def test_rounds_are_counted(record: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Breaks when a talk with a person, or the end of the turn before the rebase, uses up a round."""
+    """Breaks when a conversation with the user, or the end of the turn before the rebase, uses up a round."""
     verdict = judge(worker(S.REBASING, **OURS_OPEN, **record), event(STOP), Facts(git=REBASING))
     assert {key: verdict.fields.get(key) for key in fields} == fields
     assert bool(verdict.fields) == bool(fields)
@@ -308,7 +308,7 @@ def test_an_agent_that_starts_in_our_rebase_is_told() -> None:
     "left", [{}, {"rebasing": True}, {"marked": ("a.txt",)}, {"dirty": True}, {"on_base": False}]
 )
 def test_resolved_is_what_git_and_the_validation_say(left: dict[str, Any]) -> None:
-    """Breaks when a validation that is wanted is not waited for, or begins before git is done."""
+    """Breaks when a configured validation is not waited for, or starts before git is done."""
     record = worker(S.REBASING, **OURS_OPEN, validate_rebase=True)
     verdict = judge(record, event(STOP), Facts(git=replace(AHEAD, **left)))
     assert verdict.change is None
@@ -333,7 +333,7 @@ VALIDATED = OURS_OPEN | {"validate_rebase": True, "validation_due": True}
 def test_the_validation_of_resolved_conflicts(
     attempts: int, code: int, then: Status | None, fields: dict[str, Any]
 ) -> None:
-    """Breaks when a failure is not sent back, is no round, or is sent back for ever."""
+    """Breaks when a failure is not sent back, is not a round, or is sent back forever."""
     record = worker(S.REBASING, **VALIDATED, resolution_attempts=attempts)
     verdict = after_validation(record, "c0ffee", code, "broken")
     assert (verdict.change.to if verdict.change else None) is then
@@ -346,7 +346,7 @@ def test_the_validation_of_resolved_conflicts(
 
 
 def test_the_validation_of_a_clean_rebase_is_a_person_s_matter() -> None:
-    """Breaks when a default branch that is broken itself sends every waiting worker to work."""
+    """Breaks when a default branch that is itself broken sends every waiting worker back to work."""
     record = worker(S.REBASING, validation_due=True, since_unix=5.0)
     for code, reason in ((0, "rebased"), (1, "rebased, but fails validation")):
         change = after_validation(record, "c0ffee", code, "broken").change
@@ -355,7 +355,7 @@ def test_the_validation_of_a_clean_rebase_is_a_person_s_matter() -> None:
 
 
 def test_a_stop_from_before_the_failed_validation_is_no_round() -> None:
-    """Breaks when the same work is validated again before its worker has heard of the failure."""
+    """Breaks when the same work is validated again before its worker was told about the failure."""
     record = worker(
         S.REBASING, **OURS_OPEN, validate_rebase=True, validation_output="x", conflict_prompt_due=True
     )
@@ -377,7 +377,7 @@ def test_a_restart_before_the_validation_does_not_skip_it() -> None:
 def test_only_shells_in_the_background_start_the_grace(
     tasks: list[dict[str, str]], since: float | None
 ) -> None:
-    """Breaks when an agent that works in the background is taken for a shell that was forgotten."""
+    """Breaks when an agent that works in the background is mistaken for a forgotten shell."""
     verdict = judge(worker(S.WORKING), event(hook("Stop", background_tasks=tasks)), Facts(git=AHEAD))
     assert verdict.fields.get("background_since_unix") == since
     assert (verdict.change is None) is (since is not None)
@@ -385,7 +385,7 @@ def test_only_shells_in_the_background_start_the_grace(
 
 @pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
-    """Breaks when somebody gives `judge` something to guess from."""
+    """Breaks when `judge` gets something to guess from."""
     assert {f.name for f in fields(Facts)} == {"git", "exit_code", "agent_lives"}
     assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing", "on_base", "marked"}
 
@@ -427,7 +427,7 @@ def test_a_failure_without_words_is_named_by_its_label() -> None:
 
 
 def test_a_late_receipt_completes_the_delivery() -> None:
-    """Breaks when the prompt's text stays in state after it has arrived."""
+    """Breaks when the prompt's text stays in state after delivery."""
     record = worker(S.IDLE, delivery=typed(Outcome.UNCONFIRMED))
     verdict = judge(record, event(OURS), Facts())
     done = verdict.fields["delivery"]
@@ -438,7 +438,9 @@ def test_a_late_receipt_completes_the_delivery() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.ACKNOWLEDGED, Outcome.QUEUED])
 def test_a_receipt_that_is_known_is_not_told_again(outcome: Outcome) -> None:
-    """Breaks when a prompt that a client sends once more counts as a new receipt: `queued` would become `late`."""
+    """Breaks when a prompt that a client sends once more counts as a new receipt:
+    `queued` would become `late`.
+    """
     verdict = judge(worker(S.IDLE, delivery=typed(outcome)), event(OURS), Facts())
     assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_received")
 
@@ -453,7 +455,7 @@ def test_a_session_start_keeps_what_it_does_not_say() -> None:
 @pytest.mark.req("1-043")
 @pytest.mark.parametrize("was", [S.WORKING, S.ERROR])
 def test_crashes_are_counted_and_forgotten_after_a_day(was: Status) -> None:
-    """Breaks when the age of the last crash is not looked at, or an error's crash is not counted."""
+    """Breaks when the age of the last crash is not checked, or an error's crash is not counted."""
     day = 24 * 3600
     record = worker(was, crash_count=2, last_crash_unix=1000.0)
     soon = judge(record, event(DIED, at=1000 + day - 1), Facts(exit_code=1)).fields
@@ -472,7 +474,7 @@ def test_a_crash_says_how(code: int | None, text: str) -> None:
 
 
 def test_a_turn_while_work_waits_for_review_names_the_new_commit() -> None:
-    """Break: ignore a Stop in needs_review. `status` would call the new commit reviewed."""
+    """Break: ignore a Stop in needs_review. `status` would show the new commit as reviewed."""
     waits = worker(S.NEEDS_REVIEW, commit_sha="seen", reviewed_sha="seen")
     assert judge(waits, event(STOP), Facts(git=AHEAD)).fields == {"commit_sha": "c0ffee"}
     for facts in (CLEAN, REBASING):
@@ -541,7 +543,7 @@ def test_what_only_the_status_file_shows(
 def test_a_dialog_in_the_middle_of_a_task_needs_a_person(
     status: Status, for_s: float, to: Status | None
 ) -> None:
-    """Break: leave `is_waiting` out of client_says; the worker is at work for ever."""
+    """Break: leave `is_waiting` out of client_says; the worker would be working forever."""
     step = client_says(worker(status), False, False, for_s, is_waiting=True)
     assert (step.to if step else None) is to
     assert step is None or step.reason == "dialog"
@@ -550,7 +552,7 @@ def test_a_dialog_in_the_middle_of_a_task_needs_a_person(
 
 
 def test_what_is_asked_is_kept_and_the_latest_counts() -> None:
-    """No hook tells that a question was answered. Break: keep the reason of the one before."""
+    """No hook reports that a question was answered. Break: keep the reason of the previous one."""
     asks = event(hook("PermissionRequest", tool_name="Bash", tool_input={"command": "make"}))
     verdict = judge(worker(S.NEEDS_INPUT, reason="question"), asks, Facts())
     assert verdict.change is None
@@ -558,7 +560,7 @@ def test_what_is_asked_is_kept_and_the_latest_counts() -> None:
 
 
 def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
-    """Its rebase stays open, and auto mode waits. Break: leave the fields out; patrol would call it stalled."""
+    """Its rebase stays open; auto mode waits. Break: leave the fields out; patrol would call it stalled."""
     task = Assignment(task_id=TaskId("7"), claim="c1", since_unix=1.0)
     limit = event(failure("rate_limit", "resets 3pm"), at=2000)
     verdict = judge(worker(S.REBASING, assignment=task, **OURS_OPEN), limit, Facts(git=REBASING))
@@ -574,7 +576,9 @@ def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
     [("%5", False, False), ("%5", True, False), ("%6", False, True), ("", False, False), ("", True, True)],
 )
 def test_the_end_of_another_pane_is_nothing_to_an_agent(told: str, lives: bool, ignored: bool) -> None:
-    """Break: leave `_is_of_another_pane` out of `_exited`; an old session's hook then speaks for a person's shell, too."""
+    """Break: leave `_is_of_another_pane` out of `_exited`;
+    an old session's hook would speak for a user's shell.
+    """
     record = worker(S.WORKING, pane_id="%5")
     verdict = judge(record, event(hook("PaneDied", pane=told)), Facts(exit_code=1, agent_lives=lives))
     assert (verdict.action == "hook_ignored") is ignored
@@ -582,7 +586,7 @@ def test_the_end_of_another_pane_is_nothing_to_an_agent(told: str, lives: bool, 
 
 
 def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
-    """Break: believe an open rebase, markers, changes, or the very commit that failed; or not see an abort."""
+    """Break: trust an open rebase, markers, changes, or the very commit that failed; or miss an abort."""
     record = worker(S.ERROR, pre_rebase_sha="before", conflicted_files=("a",), reason=CONFLICTS_LEFT)
     done = GitFacts(head="after", ahead=1, dirty=False, rebasing=False)
     found = by_hand(record, done)
@@ -602,7 +606,7 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
     assert by_hand(replace(record, failed_sha="after"), done) is None
     assert by_hand(replace(record, pre_rebase_sha=""), done) is None
     assert by_hand(worker(S.NEEDS_INPUT, pre_rebase_sha="before"), done) is None
-    # What is said about it is what is so now.
+    # The message says what is true now.
     assert still_unresolved(record, replace(done, dirty=True)) == (
         "conflicts still unresolved: uncommitted changes"
     )
@@ -626,7 +630,10 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
     ],
 )
 def test_a_contained_agent_names_only_a_conversation_of_its_own(path: str, believed: bool) -> None:
-    """llmc reads it, and copies it to another home. Break: believe each path below its home: a directory may be a link."""
+    """llmc reads it, and copies it to another home.
+
+    Break: trust any path below its home: a directory may be a link.
+    """
     begun = event(hook("SessionStart", source="startup", transcript_path=path))
     record = worker(S.IDLE, contained=True, config_dir="/r/.llmc/home/w1")
     verdict = judge(record, begun, Facts())
@@ -636,7 +643,7 @@ def test_a_contained_agent_names_only_a_conversation_of_its_own(path: str, belie
 
 
 def test_a_report_is_not_longer_than_a_command_line() -> None:
-    """It is kept in state.json. Break: keep all of it."""
+    """It is stored in state.json. Break: store all of it."""
     told = event(hook("Report", kind="x" * 1000, text="y" * 100_000))
     said = judge(worker(S.WORKING), told, Facts()).fields["report"]
     assert (len(said.kind), len(said.text)) == (100, 65_536)

@@ -10,7 +10,7 @@ from llmc.base.errors import UsageError
 from llmc.base.names import PromptId, carries, header_id
 from llmc.sessions.rules.prompt_text import MAX_TYPED_BYTES, normalise, too_long, typed
 
-#: everything a person may paste, control characters and half emojis included
+#: everything a user may paste, including control characters and half emojis
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=[]), max_size=60)
 PROMPT_IDS = st.builds(
     lambda kind, mark: PromptId(f"{kind}-{mark}"),
@@ -28,7 +28,7 @@ def normalised(text: str) -> str | None:
 
 @given(ANYTHING)
 def test_normalise_is_idempotent_and_leaves_nothing_a_terminal_acts_on(text: str) -> None:
-    """Breaks when rstrip comes before the tabs are replaced, or a control character is left out of the pattern."""
+    """Breaks when rstrip comes before the tabs are replaced, or a control character is not matched."""
     once = normalised(text)
     if once is None:
         return
@@ -40,7 +40,7 @@ def test_normalise_is_idempotent_and_leaves_nothing_a_terminal_acts_on(text: str
 
 @given(st.characters(categories=["Cc", "Cs"]).filter(lambda char: char not in "\t\r\n"), st.integers(0, 5))
 def test_a_control_character_is_refused_with_its_line(char: str, line: int) -> None:
-    """Breaks when the line is counted from 0, or before CRLF becomes one line end."""
+    """Breaks when the line is counted from 0, or before CRLF becomes one newline."""
     with pytest.raises(UsageError, match=rf"U\+{ord(char):04X}\) on line {line + 1}$"):
         normalise("one\r\n" * line + f"bad {char} here\nmore")
 
@@ -84,7 +84,7 @@ def test_a_mention_is_not_a_header(text: str) -> None:
 def test_what_a_client_puts_before_the_header_changes_nothing(
     before: str, prompt_id: PromptId, text: str
 ) -> None:
-    """Breaks when the prompt has to begin with the header: what arrived would be called unconfirmed, and be sent twice."""
+    """Breaks when the prompt must start with the header: it would be unconfirmed, and sent twice."""
     arrived = before + typed(prompt_id, normalised(text) or "x")
     assert header_id(arrived) == prompt_id
     assert carries(arrived, prompt_id)
@@ -92,7 +92,7 @@ def test_what_a_client_puts_before_the_header_changes_nothing(
 
 @pytest.mark.parametrize("before", ["words", "half a thought", "[Image #1] see "])
 def test_a_prompt_that_was_joined_to_other_words_is_still_that_prompt(before: str) -> None:
-    """Breaks when only what stands alone counts: its text is in the agent, and who retries doubles it."""
+    """Breaks when only a separate prompt counts: the agent has its text, and a retry would duplicate it."""
     assert carries(before + typed(PromptId("task-1a"), "x"), PromptId("task-1a"))
     assert header_id(before + typed(PromptId("task-1a"), "x")) is None
 
@@ -111,7 +111,7 @@ def test_a_header_that_is_quoted_further_down_is_no_receipt(prompt_id: PromptId,
 
 
 def test_the_id_of_one_prompt_is_not_that_of_another() -> None:
-    """Breaks when the id is looked for without its brackets."""
+    """Breaks when the id is matched without its brackets."""
     assert not carries("[llmc task-1a2]\nx", PromptId("task-1a"))
 
 

@@ -82,14 +82,14 @@ STOPS: dict[str, tuple[WorkerRecord, GitFacts, Status, SelfReview]] = {
 
 @pytest.mark.parametrize(("record", "git", "status", "stage"), STOPS.values(), ids=STOPS.keys())
 def test_what_a_stop_means(record: WorkerRecord, git: GitFacts, status: Status, stage: SelfReview) -> None:
-    """Break: take `rejected` into _ENDS_A_TASK, or SENT out of `comes_next`."""
+    """Break: add `rejected` to _ENDS_A_TASK, or take SENT out of `comes_next`."""
     after = hears(record, git)
     assert (after.status, after.self_review) == (status, stage)
     assert problems(after) == []
 
 
 def test_the_reasons_say_where_it_stands() -> None:
-    """Break: leave the reason of the start in the record."""
+    """Break: keep the reason of the start in the record."""
     due = hears(at(S.WORKING, SelfReview.WANTED), AHEAD)
     assert due.reason == "self-review is due"
     assert hears(at(S.NEEDS_INPUT, SelfReview.WANTED), AHEAD).reason == "self-review is due"
@@ -100,7 +100,7 @@ def test_the_reasons_say_where_it_stands() -> None:
 
 @pytest.mark.parametrize("background", [[{"id": "b", "status": "running"}]])
 def test_background_work_comes_first(background: list[dict[str, str]]) -> None:
-    """Break: ask for the self-review before looking at background_tasks."""
+    """Break: ask for the self-review before checking background_tasks."""
     after = hears(at(S.WORKING, SelfReview.WANTED), AHEAD, background_tasks=background)
     assert after.self_review is SelfReview.WANTED
 
@@ -134,7 +134,7 @@ def test_what_is_left_to_do(record: WorkerRecord, what: Todo | None) -> None:
 def test_the_hot_commands_know_it_too(
     status: Status, stage: SelfReview, held: bool, accept: AcceptJournal | None
 ) -> None:
-    """Break: let self_review_waits (attention/rules.py) and the rule drift apart."""
+    """Break: let self_review_waits (attention/rules.py) and the rule diverge."""
     record = at(status, stage, held=held, accept=accept)
     raw = {"status": str(status), "self_review": str(stage), "held": held, "accept": accept and {}}
     assert self_review_waits(raw) == (todo(record) is not None and not held)
@@ -149,7 +149,7 @@ def test_an_agent_that_waits_for_its_self_review_was_not_interrupted(stage: Self
 
 @pytest.mark.parametrize("status", [S.WORKING, S.NEEDS_REVIEW])
 def test_a_late_receipt_is_the_self_review(status: Status) -> None:
-    """Given up as unconfirmed, it arrives after all. Break: a delivery without `then`."""
+    """Given up as unconfirmed, it arrives after all. Break: deliver without `then`."""
     record = at(status, SelfReview.DONE, delivery=delivery(Outcome.UNCONFIRMED))
     after = hears(record, AHEAD, "UserPromptSubmit", prompt="[llmc review-1]\nread it\n")
     assert after.status is S.REVIEWING
@@ -158,7 +158,7 @@ def test_a_late_receipt_is_the_self_review(status: Status) -> None:
 
 @pytest.mark.parametrize(("before", "stage"), [*product(Status, SelfReview)])
 def test_what_a_step_does_to_it(before: Status, stage: SelfReview) -> None:
-    """Break: let the self-review of one task be taken for the next one's."""
+    """Break: use one task's self-review for the next one."""
     after = {S.IDLE: SelfReview.NO, S.REVIEWING: SelfReview.DONE, S.REJECTED: SelfReview.DONE}
     for status in Status:
         record = at(before, stage)
@@ -169,7 +169,7 @@ def test_what_a_step_does_to_it(before: Status, stage: SelfReview) -> None:
 
 @given(st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cs"]), max_size=4))
 def test_what_the_configuration_takes_can_be_typed(text: str) -> None:
-    """Break: no check of `defaults.self_review.prompt`; the prompt would be refused each time it is due, for ever."""
+    """Break: no check of `defaults.self_review.prompt`; the prompt would be refused forever."""
     table = f"[defaults.self_review]\nprompt = {quoted(text)}\n"
     config, problems = check_text(f'[repo]\nsource = "x"\n{table}', "config.toml")
     if config is not None:
@@ -187,9 +187,9 @@ OUTCOMES = st.sampled_from([o for o in Outcome if not o.open])
 
 @given(st.lists(st.tuples(EVENTS, OUTCOMES), max_size=30))
 def test_never_twice_and_never_stuck(events: list[tuple[str, Outcome]]) -> None:
-    """Whatever happens: one prompt at most, and a resting worker that llmc looks at ends in a person's hands.
+    """Whatever happens: one prompt at most, and an idle worker that llmc checks ends up with the user.
 
-    Break: set DONE nowhere but when the worker is reviewing.
+    Break: set DONE only when the worker is reviewing.
     """
     record, sent = at(S.WORKING, SelfReview.WANTED), 0
     for name, outcome in [*events, ("stop", Outcome.ACKNOWLEDGED), ("llmc looks", Outcome.REFUSED)]:

@@ -1,4 +1,4 @@
-"""What the typist believes, and when it presses nothing: without an agent."""
+"""What the typist trusts, and when it presses nothing: without an agent."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from tests.support.records import worker
 
 
 class Seated(Typist):
-    """At an agent that the test describes."""
+    """With an agent that the test describes."""
 
     status, box, lives = ClientStatus.IDLE, Composer(Box.EMPTY), True
 
@@ -46,7 +46,7 @@ class Seated(Typist):
 
 
 def test_where_proof_is_looked_for(tmp_path: Path) -> None:
-    """Break: for what was typed before a crash, look only at what is written from now on; or for a first try, at old rows."""
+    """Break: for text typed before a crash, check only new rows; or for a first try, check old ones."""
     transcript = tmp_path / "t.jsonl"
     transcript.write_text("x" * 100)
     assert Seated(Outcome.PENDING, transcript).transcript_offset == 100
@@ -54,7 +54,7 @@ def test_where_proof_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_what_another_launch_said_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: believe every event of the inbox."""
+    """Break: trust every event of the inbox."""
     names = {"1-1.json": "i-1", "2-1.json": "i-2"}
 
     def load(_: Any, name: str, event_id: str) -> HookEvent:
@@ -66,7 +66,7 @@ def test_what_another_launch_said_proves_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_only_our_own_text_is_taken_back() -> None:
-    """Break: press C-u though a dialog is open, or another text is in the box."""
+    """Break: press C-u although a dialog is open, or another text is in the box."""
     seated = Seated(Outcome.TYPED)
     seated.box = Composer(Box.DRAFT, f"{seated.header}\nDo it")
     assert seated._box_is_ours()
@@ -78,7 +78,7 @@ def test_only_our_own_text_is_taken_back() -> None:
 
 
 def test_blanks_are_not_removed_under_a_dialog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: clear the line whatever the client says of itself."""
+    """Break: clear the line whatever the client reports."""
     monkeypatch.setattr(typist, "_see", lambda condition, _: condition())
     seated = Seated(Outcome.PENDING)
     seated.box = Composer(Box.BLANK)
@@ -94,7 +94,7 @@ def test_blanks_are_not_removed_under_a_dialog(monkeypatch: pytest.MonkeyPatch) 
 def test_an_agent_that_waits_for_cpu_time_does_not_rest(
     monkeypatch: pytest.MonkeyPatch, starved: bool, trace: typist._Trace
 ) -> None:
-    """Break: believe its status file alone; the keys it has not read yet would be typed again."""
+    """Break: trust only its status file; the keys it has not read yet would be typed again."""
     monkeypatch.setattr(typist, "REST_S", 0.05)
     monkeypatch.setattr(typist, "DOUBT_S", 0.3)
     monkeypatch.setattr(typist.inbox, "pending_ids", lambda *_: [])
@@ -106,7 +106,7 @@ def test_an_agent_that_waits_for_cpu_time_does_not_rest(
 
 @pytest.mark.parametrize(("busy", "outcome"), [(True, Outcome.QUEUED), (False, Outcome.ACKNOWLEDGED)])
 def test_what_a_busy_agent_confirms_is_queued(busy: bool, outcome: Outcome) -> None:
-    """Its turn goes on first. Break: call it acknowledged; an interrupt would then send it."""
+    """Its turn continues first. Break: report it as acknowledged; an interrupt would then send it."""
     seated = Seated(Outcome.PENDING)
     seated.proof = Outcome.ACKNOWLEDGED
     assert seated._press_enter(busy) == (outcome, "", None)

@@ -34,7 +34,7 @@ STALL = Failure(FailureKind.STALL, "no progress")
 @pytest.mark.req("0-124", "0-152")
 @given(failure=failures, ran_s=st.floats(0, 1e6), now=st.floats(0, 1e9))
 def test_the_first_failure_is_remediated(failure: Failure, ran_s: float, now: float) -> None:
-    """Break: look at ran_s before looking whether anything was tried."""
+    """Break: check ran_s before checking whether anything was tried."""
     verdict, history = after_failure(failure, History(), ran_s, now, CONFIG)
     assert verdict == Remediate(1)
     assert (history.remediated, history.remediations) == (True, (now,))
@@ -62,7 +62,7 @@ def test_a_stall_does_not_count() -> None:
     assert isinstance(verdict, Restart)
     assert (verdict.resets, verdict.after_s) == (True, 0.0)
     assert history == History()
-    assert after_failure(GONE, history, 1.0, 2.0, CONFIG)[0] == Remediate(1), "a stall is no remediation"
+    assert after_failure(GONE, history, 1.0, 2.0, CONFIG)[0] == Remediate(1), "a stall is not a remediation"
     again, _ = after_failure(STALL, History(remediated=True, remediations=(0.0,)), 10.0, 1.0, CONFIG)
     assert isinstance(again, Restart), "nor does it make a spiral"
 
@@ -71,7 +71,7 @@ def test_a_stall_does_not_count() -> None:
 @pytest.mark.parametrize("cause", ["auth", "disk"])
 @pytest.mark.parametrize("kind", FIXABLE)
 def test_what_only_a_person_can_fix(cause: str, kind: FailureKind) -> None:
-    """Break: take a cause out of the table."""
+    """Break: remove a cause from the table."""
     verdict, history = after_failure(Failure(kind, "x", cause), History(), 0.0, 0.0, CONFIG)
     assert isinstance(verdict, End)
     assert verdict.code == Exit.HUMAN == 12
@@ -94,7 +94,7 @@ def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
     history = History(remediated=True, remediations=(1.0,))
     verdict, after = after_remediation(cause, "limit reached", history, config)
     assert isinstance(verdict, Restart)
-    assert not after.remediated, "an agent that could not begin has not tried"
+    assert not after.remediated, "an agent that could not start has not tried"
 
 
 def test_a_remediation_that_failed_otherwise_goes_on() -> None:
@@ -138,7 +138,7 @@ def test_a_daemon_that_has_nothing_more_to_do() -> None:
 
 @pytest.mark.req("0-150", "0-151")
 def test_files_that_ask_for_a_person() -> None:
-    """Break: start the daemon all the same, or leave out what the file says."""
+    """Break: start the daemon anyway, or leave out the file's text."""
     assert before_start({}) is None
     ended = before_start({"/r/.llmc/manual_intervention_needed_1.txt": "the key is gone\n", "/b": ""})
     assert ended is not None
@@ -148,7 +148,7 @@ def test_files_that_ask_for_a_person() -> None:
 
 
 def test_words_and_colours() -> None:
-    """Break: any other word, or another colour."""
+    """Break: change any word or color."""
     assert decide.style_of(decide.ENTERING) == "red"
     done = decide.outcome("completed", 12.345, "")
     assert (done, decide.style_of(done)) == ("✓ Remediation completed in 12.3s", "green")

@@ -1,4 +1,4 @@
-"""Whether the daemon is well, from facts alone."""
+"""Whether the daemon is healthy, from facts alone."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def kind(seen: Seen) -> FailureKind | None:
         (replace(WELL, alive=False, exit_code=-9), FailureKind.PROCESS),
         (replace(WELL, alive=False, exit_code=0), FailureKind.PROCESS),
         (replace(WELL, alive=False, exit_code=0, drained="time limit reached"), FailureKind.DRAINED),
-        # What it said of its end says more than that it is gone.
+        # What it reported about its exit says more than that it is gone.
         (replace(WELL, alive=False, records=(Record("ERROR", "x", cause="git"),)), FailureKind.LOG),
         (replace(WELL, registered=None, unregistered_s=1), None),
         (replace(WELL, registered=None, unregistered_s=4), FailureKind.IDENTITY),
@@ -50,7 +50,7 @@ def kind(seen: Seen) -> FailureKind | None:
     ],
 )
 def test_what_is_found(seen: Seen, wanted: FailureKind | None) -> None:
-    """Break: compare the pid alone in `_other_daemon`, or leave any of the rules out of `judge`."""
+    """Break: compare only the pid in `_other_daemon`, or leave any of the rules out of `judge`."""
     assert kind(seen) == wanted
 
 
@@ -71,7 +71,7 @@ def test_only_the_very_daemon_is_well(expected: Identity, found: Identity) -> No
 
 
 def test_what_only_a_person_can_fix_does_not_hide() -> None:
-    """Break: take the first record, whatever its cause."""
+    """Break: use the first record, whatever its cause."""
     records = (Record("WARNING", "first", cause="bug"), Record("ERROR", "login", cause="auth"))
     found = decide.judge_records(records)
     assert found is not None
@@ -85,7 +85,7 @@ def line(level: str, message: str = "m", **more: object) -> bytes:
 
 @pytest.mark.req("0-113", "0-114")
 def test_which_lines_count() -> None:
-    """Break: compare with "ERROR" alone, or let a torn line raise."""
+    """Break: compare only with "ERROR", or let a torn line raise."""
     data = b"".join(
         [
             line("INFO"),
@@ -116,7 +116,7 @@ _ANYTHING = st.recursive(
 @example({**_IDENTITY, "start_time_unix": float("nan")})
 @example({**_IDENTITY, "pid": True})
 def test_any_registration_can_be_read(row: object) -> None:
-    """Break: read the pid without looking whether there is one, or take what is no number for one."""
+    """Break: read the pid without checking that there is one, or accept something that is not a number."""
     found = Identity.read(row)
     if found is not None:
         assert isinstance(row, dict)
@@ -129,7 +129,7 @@ def test_any_registration_can_be_read(row: object) -> None:
 
 
 def test_failures_say_what_they_found() -> None:
-    """Break: leave the pid, the cause or the task out of the words."""
+    """Break: leave the pid, the cause or the task out of the text."""
     record = Record("ERROR", "post-accept failed", cause="command", worker="auto-1", task_id="3")
     found = judge(DAEMON, replace(WELL, records=(record,)), SETTINGS)
     assert found == Failure(

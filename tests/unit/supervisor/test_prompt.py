@@ -1,4 +1,4 @@
-"""What an agent is told about a failure: everything, in order, and nothing it could take for an instruction."""
+"""What an agent is told about a failure: everything, in order, and nothing that reads as an instruction."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ FOUND = Situation(
 
 @pytest.mark.req("0-130", "0-131", "0-132", "0-133", "0-245")
 def test_everything_is_told_in_order() -> None:
-    """Break: leave any part out, or put the facts before the person's own words."""
+    """Break: leave any part out, or put the facts before the user's own text."""
     text = remediation_prompt(FOUND)
     parts = [
         "You look after llmc.",
@@ -77,7 +77,7 @@ def test_everything_is_told_in_order() -> None:
 
 @pytest.mark.req("0-131")
 def test_what_is_not_known_is_said() -> None:
-    """Break: an empty section where something could not be read."""
+    """Break: leave a section empty where something could not be read."""
     early = Failure(FailureKind.START, "it ended with code 2", output="llmc: config.toml, line 3: no value")
     text = remediation_prompt(
         replace(FOUND, failure=early, daemon=None, workers=None, state_problem="broken at 5")

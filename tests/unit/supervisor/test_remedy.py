@@ -1,4 +1,4 @@
-"""How a remediation ended, from the record of its session; its conversation as text; what is kept apart."""
+"""How a remediation ended, from the record of its session; its conversation as text; separate files."""
 
 from pathlib import Path
 from typing import Any
@@ -50,20 +50,20 @@ def verdict(record: WorkerRecord, **given: Any) -> End | None:
 def test_the_record_says_how_the_turn_ended(
     record: WorkerRecord, outcome: Outcome | None, crashed: bool
 ) -> None:
-    """Break that fails it: take any rest for an end (a question would count as completed)."""
+    """Break: treat any idle state as an end (a question would count as completed)."""
     end = ended(record)
     assert (end and end.outcome, end is not None and end.crashed) == (outcome, crashed)
 
 
 def test_the_cause_of_a_failure_is_in_the_problem() -> None:
-    """Break that fails it: leave the cause out of _why."""
+    """Break: leave the cause out of _why."""
     end = ended(overseer(Status.ERROR, cause=Cause.AUTH, error_reason="Please run\n/login"))
     assert end == End(Outcome.FAILED, "auth: Please run /login", Cause.AUTH)
 
 
 @pytest.mark.req("0-143", "0-228")
 def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
-    """Break that fails it: look at the limit before the end of the turn."""
+    """Break: check the limit before the end of the turn."""
     busy, done = overseer(Status.WORKING), overseer(Status.NEEDS_INPUT, reason="stopped_clean")
     assert verdict(busy) is None
     assert verdict(busy, spent_s=10.0) == End(Outcome.TIMEOUT, "the agent did not finish within 10 s")
@@ -76,7 +76,7 @@ def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
 
 
 def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
-    """Break that fails it: judge an interruption while somebody is attached."""
+    """Break: judge an interruption while a terminal is attached."""
     stopped_by_hand = overseer(Status.NEEDS_INPUT, reason="interrupted")
     assert verdict(stopped_by_hand, attached=True) is None
     assert verdict(stopped_by_hand) is not None
@@ -85,12 +85,12 @@ def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
 
 @given(st.text())
 def test_every_log_can_be_part_of_a_prompt(text: str) -> None:
-    """Break that fails it: send the prompt as it is; control characters are refused."""
+    """Break: send the prompt as it is; control characters are refused."""
     prompt_text.normalise(f"The log:\n{written_out(text)}")
 
 
 def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> None:
-    """Break that fails it: ask git, which knows no base in the source, so that a Stop would mean nothing."""
+    """Break: ask git, which knows no base in the source, so that a Stop would mean nothing."""
     record = overseer(Status.WORKING)
     stop = HookEvent(
         id="1-1.json", worker="w1", instance="i1", payload={"hook_event_name": "Stop", "background_tasks": []}
@@ -101,7 +101,7 @@ def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> Non
 
 
 def test_without_a_branch_shells_left_running_end_too() -> None:
-    """Break that fails it: demand commits in background_left; such a remediation would end by its limit only."""
+    """Break: require commits in background_left; such a remediation would only end by its limit."""
     record = overseer(Status.WORKING, background_since_unix=100.0)
     seen, limits = rules.Seen(git=decide.NO_BRANCH), rules.Limits(60.0, 30.0)
     assert rules.decide(record, seen, limits, rules.Clock(159.0)) is None
@@ -114,7 +114,7 @@ def test_without_a_branch_shells_left_running_end_too() -> None:
 
 @pytest.mark.req("0-149")
 def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
-    """Break that fails it: leave out is_error, or cut long outputs."""
+    """Break: leave out is_error, or cut long outputs."""
     long = "x" * 100_000
     call = {"type": "tool_use", "name": "Edit", "input": {"path": "a.py", "lines": [1, 2], "old": "a\nb"}}
     result = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": f"bad\n{long}"}]}
@@ -135,7 +135,7 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
     st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
 )
 def test_no_row_is_too_odd_to_be_written_down(content: Any) -> None:
-    """Break that fails it: expect a text where the client may put blocks."""
+    """Break: expect a text where the client may put blocks."""
     for kind in ("user", "assistant", "system"):
         readable({"type": kind, "content": content, "message": {"content": content}})
         readable({"type": kind, "message": content})
@@ -143,7 +143,7 @@ def test_no_row_is_too_odd_to_be_written_down(content: Any) -> None:
 
 @pytest.mark.req("0-141")
 def test_what_the_supervisors_session_writes_is_its_own() -> None:
-    """Break that fails it: leave out one of the paths of OverseerRoot."""
+    """Break: leave out one of the paths of OverseerRoot."""
     fleet, own = Root(Path("/r")), OverseerRoot(Path("/r"))
     for name in ("state", "state_backup", "events", "inbox", "locks"):
         assert getattr(own, name).is_relative_to("/r/.llmc/overseer")

@@ -57,7 +57,7 @@ def test_a_free_task_is_taken() -> None:
 
 @pytest.mark.req("4-060", "4-063")
 def test_the_end_of_a_claim() -> None:
-    """Break: look at the owner's name only; every root has an auto-1."""
+    """Break: check only the owner's name; every root has an auto-1."""
     assert in_file(claims.released, TAKEN, OURS) == RAW
     assert in_file(claims.done, TAKEN, OURS) == {**RAW, "status": "completed"}
     kept = in_file(claims.released, TAKEN, OURS, hold="quarantined")
@@ -72,7 +72,10 @@ def test_the_end_of_a_claim() -> None:
 
 
 def test_a_claim_that_a_client_lost_is_still_ours() -> None:
-    """A client writes back the metadata it read before we claimed. Break: go by the claim's id alone."""
+    """A client writes back the metadata it read before we claimed.
+
+    Break: identify it only by the claim's id.
+    """
     lost = {**TAKEN, "metadata": RAW["metadata"]}
     assert in_file(claims.still_at_it, lost, OURS) == TAKEN
     ended = in_file(claims.done, lost, OURS)
@@ -121,13 +124,13 @@ UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
     ],
 )
 def test_what_nobody_has(change: dict[str, Any], books: Books, at_work: tuple[str, ...], free: bool) -> None:
-    """Break: free what an agent is at, or what another root has claimed."""
+    """Break: free what an agent is working on, or what another root has claimed."""
     assert claims.is_abandoned(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
 
 
 def test_it_is_pending_again_and_what_keeps_it_back_stays() -> None:
-    """Break: free it as a person's word does: a task that failed too often would begin again."""
+    """Break: free it as a user's command does: a task that failed too often would start again."""
     held = {**UNOWNED, "metadata": {"llmc": {"hold": "quarantined"}}}
     assert in_file(claims.pending_again, held) == {**held, "status": "pending"}
     owned = {**UNOWNED, "owner": "auto-1"}
-    assert in_file(claims.pending_again, owned) is None, "somebody took it meanwhile"
+    assert in_file(claims.pending_again, owned) is None, "it was claimed in the meantime"

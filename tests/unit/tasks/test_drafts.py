@@ -1,4 +1,4 @@
-"""Tasks as people write and see them."""
+"""Tasks as users write and see them."""
 
 import pytest
 
@@ -88,7 +88,7 @@ STATES = states(TASKS, EDGES, {"1"})
 
 
 def test_the_tree() -> None:
-    """Break: put a task below the first it waits for instead of the deepest."""
+    """Break: put a task below its first dependency instead of the deepest."""
     assert tree(TASKS, EDGES, STATES) == [
         "1 completed  Task 1",
         "├─ 2 in_progress  Task 2",
@@ -117,7 +117,7 @@ def test_the_diagram() -> None:
 
 
 def test_the_first_line_of_what_is_typed_is_the_subject() -> None:
-    """Break: take a whole text for a subject, which every list shows in a line."""
+    """Break: use a whole text as the subject, which every list shows on one line."""
     assert typed("Add the model") == Draft("Add the model")
     assert typed("  Add the model\n\nWith a key.\nAnd an index.\n") == Draft(
         "Add the model", "With a key.\nAnd an index."

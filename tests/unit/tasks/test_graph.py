@@ -35,7 +35,7 @@ def ids(*numbers: int) -> tuple[TaskId, ...]:
 @pytest.mark.req("4-007", "4-008")
 @pytest.mark.parametrize("owner", [None, "", "auto-1"])
 def test_a_file_is_read(owner: str | None) -> None:
-    """Break: demand a field that the client leaves out."""
+    """Break: require a field that the client leaves out."""
     found = parse("7", {**RAW, "owner": owner, "metadata": None, "activeForm": "Doing it", "new": [1]})
     assert (found.id, found.subject, found.status) == ("7", "Do it", TaskStatus.PENDING)
     assert (found.blocks, found.blocked_by, found.owner) == (("9",), ("3", "5"), owner or "")
@@ -64,7 +64,7 @@ def test_a_missing_field_is_named(name: str) -> None:
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, Any], words: str | None) -> None:
-    """Break: take any text for a status, or any id for that of the file."""
+    """Break: accept any text as a status, or any id as the file's."""
     if words is None:
         assert parse("7", {**RAW, **change}).metadata == {}
         return
@@ -84,7 +84,7 @@ def test_no_object_is_no_task() -> None:
     [(0, 0), (4, 4), (9, 4), (-1, 0), ("1", 3), (None, 3), (True, 3), (2.0, 2), ([], 3)],
 )
 def test_priority(value: object, priority: int) -> None:
-    """Break: take a missing priority for 0, or leave the edges open."""
+    """Break: treat a missing priority as 0, or leave the limits open."""
     assert task(1, priority=value).priority == priority
 
 
@@ -92,15 +92,15 @@ def test_priority(value: object, priority: int) -> None:
 @pytest.mark.parametrize("label", ["a b", "a.b", "ü", "[ui]", " ", 5, ["ui"], True])
 @pytest.mark.parametrize("status", ["pending", "in_progress"])
 def test_a_label_is_the_name_of_a_table(label: object, status: str) -> None:
-    """Break: check labels where llmc writes them only; a file of somebody else's is given out with any."""
+    """Break: check labels only where llmc writes them; a file from elsewhere could have any."""
     with pytest.raises(BadTask, match=r"`metadata\.label` is"):
         parse("7", {**RAW, "status": status, "metadata": {"label": label}})
-    assert parse("7", {**RAW, "status": "completed", "metadata": {"label": label}}), "what is done is done"
+    assert parse("7", {**RAW, "status": "completed", "metadata": {"label": label}}), "completed is final"
 
 
 @pytest.mark.parametrize("model", ["two words", "--settings", "a\nb", 7])
 def test_a_model_that_cannot_be_one_is_said(model: object) -> None:
-    """It becomes an argument of the client. Break: hand on what begins like an option."""
+    """It becomes an argument of the client. Break: pass on what starts like an option."""
     with pytest.raises(BadTask, match=r"`metadata\.llmc\.model` is"):
         parse("7", {**RAW, "metadata": {"llmc": {"model": model}}})
     assert (
@@ -117,7 +117,7 @@ def test_a_label_that_can_be_used(label: str | None) -> None:
 
 @pytest.mark.req("4-022")
 def test_an_edge_counts_from_either_side() -> None:
-    """Break: look at `blockedBy` only."""
+    """Break: check only `blockedBy`."""
     edges = needs([task(1, blocks=ids(2)), task(2), task(3, blocked_by=ids(2))])
     assert edges == {"1": frozenset(), "2": {"1"}, "3": {"2"}}
 
@@ -133,7 +133,7 @@ def test_an_edge_counts_from_either_side() -> None:
     ],
 )
 def test_cycles(tasks: list[Task], expected: set[str]) -> None:
-    """Break: overlook a task that waits for itself."""
+    """Break: miss a task that waits for itself."""
     assert set(cycle(needs(tasks))) == expected
 
 
@@ -160,7 +160,7 @@ def test_a_cycle_is_found_exactly_when_there_is_one(pairs: set[tuple[int, int]])
 
 @pytest.mark.req("4-024")
 def test_dangling() -> None:
-    """Break: hold the history of a completed task against it."""
+    """Break: count a completed task's history against it."""
     tasks = [
         task(1, blocked_by=ids(8)),
         task(2, status="completed", blocked_by=ids(9)),
@@ -227,7 +227,7 @@ CONTEXTS = read_contexts(
     [("ui", Context("\nOf the UI.\n", "")), ("api", CONTEXTS["default"]), ("", CONTEXTS["default"])],
 )
 def test_the_context_of_a_label(label: str, context: Context) -> None:
-    """Break: fill what a label's table leaves out from the default."""
+    """Break: fill in from the default what a label's table leaves out."""
     assert of(task(1, label=label), CONTEXTS) == context
     assert of(task(1, label=label), {}) == Context()
 

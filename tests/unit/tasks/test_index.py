@@ -1,4 +1,4 @@
-"""The index says after every change what a look at everything would say."""
+"""After every change, the index says what a complete scan would say."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ CHANGES = st.lists(TASKS | IDS, max_size=4)
 def test_it_says_what_a_look_at_everything_says(
     steps: list[tuple[list[Task | TaskId], frozenset[TaskId]]],
 ) -> None:
-    """Break: judge only the changed task and not those that wait for it, or forget the edges of the old one."""
+    """Break: judge only the changed task and not its dependents, or forget the edges of the old one."""
     index = Index()
     known: dict[TaskId, Task] = {}
     for changes, ledger in steps:
@@ -59,11 +59,11 @@ def test_it_says_what_a_look_at_everything_says(
         assert not index.ready & set(members)
         told = stuck(index.dangling, index.cycles)
         whole = Index(known, ledger)
-        assert told == stuck(whole.dangling, whole.cycles), "as from a look at the whole list"
+        assert told == stuck(whole.dangling, whole.cycles), "as from a complete scan"
 
 
 def test_a_cycle_that_is_fixed_is_gone() -> None:
-    """Break: keep what was once found."""
+    """Break: keep what was found once."""
     one, two = TaskId("1"), TaskId("2")
     index = Index()
     first = Task(one, "a", "", TaskStatus.PENDING, blocked_by=(two,))

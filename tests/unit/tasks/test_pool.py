@@ -21,7 +21,7 @@ from llmc.tasks.rules.draft import Draft, Failed, NoTask, read_answer
     ],
 )
 def test_exit_codes(code: int, text: str, failed: bool) -> None:
-    """Break: let 4 be a failure, or 3 none."""
+    """Break: treat 4 as a failure, or 3 as none."""
     answer = read_answer(code, text, "k")
     assert isinstance(answer, Failed if failed else NoTask)
     assert not isinstance(answer, Failed) or f"code {code}" in answer.reason

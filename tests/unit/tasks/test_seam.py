@@ -1,15 +1,15 @@
-"""The seam holds: who knows what a task file of Claude Code looks like, and where it is."""
+"""The seam holds: which modules know the format of Claude Code's task files, and where they are."""
 
 import re
 from pathlib import Path
 
 import llmc
 
-#: names, keys and places of the client's task files; and the types that stand for them
+#: names, keys and places of the client's task files; and the types for them
 KNOWS = re.compile(
     r"blockedBy|highwatermark|\bTaskFiles\b|\btask_files import|\.json\.lock|(?<!def )\blist_name\("
 )
-#: the format, the source that is made of it, and who plays the client
+#: the format, the source based on it, and the modules that play the client
 MAY = {
     "agents/claude/task_files.py",
     "tasks/claude_files.py",

@@ -36,7 +36,9 @@ def test_no_character_is_lost_at_any_width(line: str, width: int) -> None:
 
 
 def test_the_cursor_goes_through_a_line_that_is_higher_than_the_screen() -> None:
-    """Break: move by lines, so that the middle of a very long line is never shown; go to its start at each new page."""
+    """Break: move by lines, so that the middle of a very long line is never shown;
+    or go to its start each time.
+    """
     made = view_of("x" * 5000, "last")
     made.lay_out(60, BRUSH)
     places = []

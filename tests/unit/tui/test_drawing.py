@@ -21,7 +21,7 @@ def drawn(store: Store, width: int, now: float = 100.0) -> list[str]:
 
 
 def test_a_time_of_another_day_says_so() -> None:
-    """Break: give the time of day alone."""
+    """Break: show only the time of day."""
     now = time.mktime((2026, 3, 1, 10, 33, 0, 0, 0, -1))
     assert moment(now - 60, now) == "10:32"
     assert moment(now - 86400, now) == "yesterday 10:33"
@@ -59,7 +59,7 @@ def test_other_nodes_are_drawn_with_what_needs_the_user(width: int) -> None:
 
 
 def test_without_a_fleet_nothing_is_drawn_of_nodes() -> None:
-    """Break: draw the title of a section that no root without a fleet has."""
+    """Break: draw the title of a section that is only for fleets."""
     store = Store()
     store.update(fleet({"w0": "idle"}))
     assert not any("NODES" in line for line in drawn(store, 79))

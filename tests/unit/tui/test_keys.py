@@ -1,4 +1,4 @@
-"""One table of keys: every key has one action in a view, and every action is there."""
+"""One table of keys: every key has one action per view, and every action is there."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_every_key_does_one_thing(where: str) -> None:
 
 
 def test_no_letter_destroys_anything() -> None:
-    """`reset`, `nuke` and `down` are typed: a key that slips must not be one of them."""
+    """`reset`, `nuke` and `down` are typed: a slip of a key must not run them."""
     assert not {"reset", "nuke", "down_fleet", "remove"} & {key.action for key in keys.KEYS}
 
 

@@ -1,4 +1,4 @@
-"""The list and its cursor: nothing moves under it, whatever happens to the fleet."""
+"""The list and its cursor: nothing moves under it, whatever happens in the fleet."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,7 +162,7 @@ def test_a_filter_narrows_every_section() -> None:
 
 
 def test_another_node_stands_in_a_section_of_its_own() -> None:
-    """Break: take a worker of another node for the one of that name here."""
+    """Break: treat another node's worker as the one of that name here."""
     store = Store()
     store.update(fleet({"w0": "working"}, nodes={"n0": "working", "n1": "needs_input"}))
     assert names(store, WORKING) == ["w0"]

@@ -1,4 +1,4 @@
-"""What a key copies can be run."""
+"""What a key copies is a command that can be run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The roots of this user: in the header, and to choose from."""
+"""The user's roots: in the header, and to choose from."""
 
 from llmc.api.other_roots import RootSeen
 from llmc.api.views import Counts
@@ -17,7 +17,7 @@ def three() -> RootList:
 
 
 def test_the_header_counts_every_root_and_marks_the_shown_one() -> None:
-    """Break: show only where there is something to do."""
+    """Break: show only roots with something to do."""
     assert three().title(60, BRUSH) == "api · blog 1 · [shop 3]"
     roots = three()
     roots.update(RootSeen("/r/api", problem="cannot read state.json"))
@@ -25,7 +25,7 @@ def test_the_header_counts_every_root_and_marks_the_shown_one() -> None:
 
 
 def test_without_room_the_others_are_a_sum() -> None:
-    """Break: cut the line, so that a root that needs you is not seen."""
+    """Break: cut the line, so that a root that needs you is hidden."""
     assert three().title(20, BRUSH) == "[shop 3] +2 roots 1"
 
 

@@ -7,7 +7,7 @@ from llmc.tui.terminal import Parser
 
 
 def read(*reads: str) -> list[str]:
-    """The keys and pastes of what the terminal sent in these reads."""
+    """The keys and pastes from what the terminal sent in these reads."""
     parser = Parser()
     found = [event for one in reads for event in parser.feed(one)]
     return [event.key if isinstance(event, events.Key) else repr(event.text) for event in found]  # type: ignore[attr-defined]
@@ -35,7 +35,7 @@ def test_an_escape_is_a_key_or_begins_one(reads: tuple[str, ...], found: list[st
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
 def test_a_paste_is_one_text_however_it_is_cut(size: int) -> None:
-    """Break: look for the marks of a paste in one read only."""
+    """Break: look for the marks of a paste in only one read."""
     sent = "a\x1b[200~x\x1b[31my\r\nz\x1bq\x03\r\x1b[201~b\x1b[200~\x1b[201~c"
     cut = [sent[at : at + size] for at in range(0, len(sent), size)]
     assert read(*cut) == ["a", repr("xy\nz^[q^C\n"), "b", "''", "c"]

@@ -1,4 +1,4 @@
-"""Every colour can be read: on the page, and on the selected row."""
+"""Every color is readable: on the page, and on the selected row."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from llmc.tui.theme import THEMES, Theme, wants_ascii
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, as WCAG counts it."""
+    """The contrast of two colors, as WCAG computes it."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -22,7 +22,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=list(THEMES))
 def test_contrast(theme: Theme) -> None:
-    """Break: a yellow that looks well on black, on white."""
+    """Break: use a yellow on white that only works on black."""
     for ground in (theme.page, theme.selected):
         for colour in (theme.text, theme.muted, theme.error, theme.good, *theme.looks.values()):
             assert contrast(colour, ground) >= 4.5, (colour, ground)
@@ -31,7 +31,7 @@ def test_contrast(theme: Theme) -> None:
 
 
 def test_every_look_has_its_own_signs() -> None:
-    """Without colour, the glyph and the word tell them apart."""
+    """Without color, the glyph and the word tell them apart."""
     for sign in ("glyph", "ascii", "word"):
         assert len({getattr(look, sign) for look in LOOKS.values()}) == len(LOOKS)
     assert all(look.ascii.isascii() and len(look.ascii) == 1 for look in LOOKS.values())

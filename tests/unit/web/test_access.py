@@ -1,4 +1,4 @@
-"""Who may ask for what: the rules, without a server."""
+"""Who may request what: the rules, without a server."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ OURS = "http://127.0.0.1:8765"
 
 
 def refused(**facts: object) -> int:
-    """The status of a refusal; 0 if the request may go on."""
+    """The status of a refusal; 0 if the request may proceed."""
     base = {
         "method": "GET",
         "path": "/",
@@ -69,19 +69,19 @@ def test_another_name_of_this_machine_is_refused(host: str) -> None:
     ],
 )
 def test_another_origin_is_refused_even_for_a_look(origin: str) -> None:
-    """Break: check the Origin of changes only; startswith instead of equal; let `null` through."""
+    """Break: check the Origin only for changes; use startswith instead of equality; let `null` through."""
     for facts in ({}, {"method": "POST"}, {"websocket": True}, {"path": "/login", "method": "POST"}):
         assert refused(origin=origin, **facts) == 403
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FOO"])
 def test_a_change_without_an_origin_is_refused(method: str) -> None:
-    """Break: list the methods that change, instead of those that do not."""
+    """Break: list the methods that change something, instead of those that do not."""
     assert refused(method=method) == 403
 
 
 def test_a_page_of_another_port_may_only_link_here() -> None:
-    """A cookie does not know ports. Break: allow `same-site`; look at the mode without its destination."""
+    """A cookie does not know ports. Break: allow `same-site`; check the mode without its destination."""
     for site in ("same-site", "cross-site"):
         for mode, dest in (
             ("no-cors", "image"),
@@ -134,7 +134,7 @@ def test_read_only_refuses_every_change_but_a_sign_out() -> None:
     [("0", 0), ("12", 12), ("9" * 30, 1_000_001), ("²", 1_000_001), ("-1", 1_000_001), ("1e3", 1_000_001)],
 )
 def test_a_length_that_is_no_number_is_too_long(said: str, bytes_: int) -> None:
-    """Break: `int` of whatever `isdigit` lets through."""
+    """Break: call `int` on whatever `isdigit` accepts."""
     assert access.body_bytes(said) == bytes_
     assert refused(body_bytes=1_000_001, method="POST", origin=OURS, path="/login") == 413
 
@@ -160,7 +160,7 @@ def test_numbers_from_outside(text: str) -> None:
     ],
 )
 def test_the_way_back_stays_here(given_: str) -> None:
-    """Break: only `startswith("/")`."""
+    """Break: check only `startswith("/")`."""
     assert access.return_path(given_) == "/"
 
 
@@ -169,7 +169,7 @@ def test_the_way_back_keeps_its_query() -> None:
 
 
 def test_names_that_the_user_allowed() -> None:
-    """Break: allow every port of an allowed name; leave out 127.0.0.1 where everything is listened on."""
+    """Break: allow every port of an allowed name; leave out 127.0.0.1 when listening on all addresses."""
     hosts = access.hosts_of("0.0.0.0", 8765, ("Laptop.Tailnet.ts.net", "box:9000"))
     assert {"laptop.tailnet.ts.net", "laptop.tailnet.ts.net:8765", "box:9000", "127.0.0.1:8765"} <= hosts
     assert not {"laptop.tailnet.ts.net:1", "box", "box:8765", "0.0.0.0:8765"} & hosts
@@ -177,7 +177,7 @@ def test_names_that_the_user_allowed() -> None:
 
 
 def passes(host: str, origin: str, address: str = "127.0.0.1", *allowed: str) -> int:
-    """How a change ends that a browser sends through a tunnel; 0: it may go on."""
+    """The result of a change that a browser sends through a tunnel; 0: it may proceed."""
     asked = Asked(method="POST", path="/", host=host, origin=origin, websocket=False, signed_in=True)
     found = access.refusal(asked, access.hosts_of(address, 8765, allowed), read_only=False)
     return found.status if found else 0
@@ -186,7 +186,7 @@ def passes(host: str, origin: str, address: str = "127.0.0.1", *allowed: str) ->
 def test_the_recipe_for_tailscale() -> None:
     """`tailscale serve` ends TLS and sends its own name as Host, without a port; another port of it is in the name.
 
-    Break: need our own port; an https Origin that counts as foreign.
+    Break: require our own port; treat an https Origin as foreign.
     """
     name = "laptop.tailnet.ts.net"
     assert passes(name, f"https://{name}") == 421  # without --allow-host
@@ -198,9 +198,9 @@ def test_the_recipe_for_tailscale() -> None:
 
 
 def test_the_recipe_for_ssh() -> None:
-    """`ssh -L` sends what the browser on this side says: the port here must be the port there.
+    """`ssh -L` sends what the local browser says: the local port must be the remote port.
 
-    Break: believe any port of loopback: another server of this machine would be ours.
+    Break: trust any port of loopback: another server on this machine would pass as ours.
     """
     assert passes("127.0.0.1:8765", "http://127.0.0.1:8765") == 0
     assert passes("localhost:8765", "http://localhost:8765") == 0
@@ -209,7 +209,7 @@ def test_the_recipe_for_ssh() -> None:
 
 
 def test_the_secret_place_of_a_browser() -> None:
-    """Break: a place of another length; a path that only begins like one."""
+    """Break: accept a place of another length; or a path that only starts like one."""
     place = "aB3_-" + "x" * 38
     assert access.place_in(f"/{place}/w/adam") == (place, "/w/adam")
     assert access.place_in(f"/{place}") == (place, "/")

@@ -1,4 +1,4 @@
-"""Every vendored file of the web page is named, with its hash and licence, and nothing else is there."""
+"""Every vendored file of the web page is listed, with its hash and license, and there are no others."""
 
 import hashlib
 import tomllib

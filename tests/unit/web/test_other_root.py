@@ -37,15 +37,15 @@ NAMING = Naming(COMMANDS)
     ],
 )
 def test_each_command_of_a_text_names_its_root(text: str, named: str) -> None:
-    """Break: only the first command of a text; or a command in an argument, too."""
+    """Break: change only the first command of a text; or also a command in an argument."""
     assert NAMING.with_root(text, "/a b") == named
     assert NAMING.with_root(text, "") == text
 
 
 def test_no_template_shows_a_command_without_its_root() -> None:
-    """All but the page for those who are not signed in, which is the server's own root.
+    """All except the page for signed-out users, which is about the server's own root.
 
-    Break: `| line` for a field that is a command; a command as plain text.
+    Break: use `| line` for a field that is a command; or write a command as plain text.
     """
     forgotten = []
     for path in (HERE / "templates").rglob("*.html"):

@@ -1,4 +1,4 @@
-"""The colours of a screen become classes; every other control sequence disappears."""
+"""The colors of a screen become classes; every other control sequence disappears."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_colours(line: str, pieces: list[tuple[str, str]]) -> None:
 
 @given(st.text(alphabet=st.sampled_from("\x1b[]0123456789;:m<>&\"'\x07\\ax\n\t\x9b?"), max_size=60))
 def test_no_line_writes_an_element_or_a_class_of_its_own(line: str) -> None:
-    """Break: Markup of a piece; the codes as they are in the class."""
+    """Break: mark a piece as Markup; put the codes into the class as they are."""
     drawn = str(screen([line]))
     rest = re.sub(
         r'<span class="(?:(?:bold|dim|italic|underline|inverse|[fb]g(?:1[0-5]|[0-9])) ?)+">|</span>',

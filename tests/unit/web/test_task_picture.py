@@ -1,4 +1,4 @@
-"""Tasks as a picture: each right of what it needs, whatever a task list says."""
+"""Tasks as a picture: each to the right of its dependencies, whatever a task list says."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def task(id: str, *after: str, status: str = "pending") -> dict[str, Any]:
 
 
 def test_each_task_is_right_of_what_it_needs_and_the_longest_chain_is_marked() -> None:
-    """Break: the layer of the first task that it needs, not of the last."""
+    """Break: use the layer of its first dependency, not of the last."""
     shown = task_picture.picture([task("1"), task("2", "1"), task("3", "1", "2"), task("4")])
     assert shown is not None
     at = {box.id: box.x // (task_picture.BOX_WIDTH + task_picture.GAP_X) for box in shown.boxes}
@@ -41,7 +41,10 @@ IDS = st.sampled_from(["1", "2", "3", "10", "²", "x", "<b>"])
 
 @given(st.dictionaries(IDS, st.lists(IDS, max_size=4), max_size=7))
 def test_any_list_is_drawn_or_left_out(after: dict[str, list[str]]) -> None:
-    """Circles too, and a task that needs itself. Break: recursion; `int` of an id that `isdigit` calls a number."""
+    """Cycles, too, and a task that needs itself.
+
+    Break: recursion; `int` of an id that `isdigit` calls a number.
+    """
     shown = task_picture.picture([task(id, *needs) for id, needs in after.items()])
     if shown is not None:
         assert {box.id for box in shown.boxes} == set(after)

@@ -1,4 +1,4 @@
-"""What holds for every template."""
+"""What is true for every template."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ TEMPLATES = sorted((HERE / "templates").rglob("*.html"))
     list(itertools.product([True, False], ["", "running", "stopped"], [None, 5.0, 90.0])),
 )
 def test_the_parts_of_a_line_stand_apart(daemon: bool, auto: str, parked: float | None) -> None:
-    """Break: a separator at the start of a line, after a line that ends with a tag."""
+    """Break: put a separator at the start of a line, after a line that ends with a tag."""
     health = Health(daemon, 1, "llmc up --auto --detach", auto, 1, parked, "usage limit")
     counts = Counts(need=0, working=1, idle=2, landed=0, offline=3)
     fleet = {"name": "root", "health": health, "counts": counts}
@@ -37,7 +37,10 @@ def test_the_parts_of_a_line_stand_apart(daemon: bool, auto: str, parked: float 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_a_typed_text_of_an_order_is_kept(path: Path) -> None:
-    """Over a reload, and when the order is refused; a comment is a draft on the server. Break: a field without `data-keep`."""
+    """Across a reload, and when the order is refused; a comment is a draft on the server.
+
+    Break: a field without `data-keep`.
+    """
     source = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", path.read_text(), flags=re.S)
     for form in re.findall(r"<form.*?</form>", source, re.S):
         fields = [one for tag, one in Read(form).tags if tag in ("input", "textarea")]

@@ -4,7 +4,7 @@ from llmc.workers.nuke import tips_of
 
 
 def test_only_commits_that_are_nobodys_parent() -> None:
-    """Break: return all of them; a worker with a long reflog would get a commit of a thousand parents."""
+    """Break: return all of them; a worker with a long reflog would get a commit with a thousand parents."""
     assert tips_of([]) == []
     assert tips_of([["c", "b"], ["b", "a"], ["x", "a"]]) == ["c", "x"]
     assert tips_of([["m", "c", "x"], ["c", "b"], ["x", "b"], ["b"]]) == ["m"]

@@ -98,14 +98,14 @@ def test_without_a_status_file_its_traces_tell() -> None:
 
 
 def test_commits_that_are_gone_are_forgotten() -> None:
-    """Breaks when the next commit would inherit the age of one that was taken back."""
+    """Breaks when the next commit inherits the age of one that was reverted."""
     gone = replace(RESTS, git=CLEAN)
     assert looked(worker(S.WORKING, **SEEN_LONG_AGO), gone) == Remember({"commits_seen_unix": 0.0})
     assert looked(worker(S.WORKING), gone) is None
 
 
 def test_a_rest_without_a_stop_counts_a_question_does_not() -> None:
-    """Breaks when patrol takes a worker that waits for an answer for one that is done."""
+    """Breaks when patrol treats a worker that waits for an answer as done."""
     interrupted = worker(S.NEEDS_INPUT, reason=INTERRUPTED, **SEEN_LONG_AGO)
     assert moved_to(looked(interrupted, RESTS)) is S.NEEDS_REVIEW
     assert looked(worker(S.NEEDS_INPUT, reason="question", **SEEN_LONG_AGO), RESTS) is None
@@ -115,7 +115,7 @@ def test_a_rest_without_a_stop_counts_a_question_does_not() -> None:
 
 
 def test_shells_left_behind_are_ended_after_the_grace() -> None:
-    """Breaks when they are ended at once, while a turn runs, or with nothing committed."""
+    """Breaks when they are ended immediately, during a turn, or with nothing committed."""
     left = worker(S.WORKING, background_since_unix=NOW - 60)
     assert looked(left, RESTS) == EndBackground()
     assert looked(worker(S.WORKING, background_since_unix=NOW - 59), RESTS) is None
@@ -137,7 +137,7 @@ STUCK = Seen(git=CONFLICTED, last_trace_unix=LONG_AGO)
 
 @pytest.mark.req("2-024")
 def test_five_minutes_without_progress_are_an_error() -> None:
-    """Breaks when the limit is another one, or the error has no reason."""
+    """Breaks when the limit differs, or the error has no reason."""
     failed = looked(rebasing(), STUCK)
     assert isinstance(failed, Move)
     assert failed.change.to is S.ERROR
@@ -178,7 +178,7 @@ def test_five_minutes_without_progress_are_an_error() -> None:
 def test_what_counts_as_progress(
     record: dict[str, Any], seen: dict[str, Any], clock: dict[str, float]
 ) -> None:
-    """Breaks when one of the signs of life is not looked at."""
+    """Breaks when one of the signs of life is not checked."""
     assert looked(rebasing(**record), replace(STUCK, **seen), Clock(**{"now": NOW, **clock})) is None
 
 
@@ -187,13 +187,13 @@ RESOLVED = replace(STUCK, git=replace(CLEAN, head="ab1e", ahead=1), client_idle=
 
 @pytest.mark.req("1-136")
 def test_a_rebase_that_a_person_ended_by_hand_is_no_failure() -> None:
-    """Breaks when only a Stop can end a rebase: the person's work would be an error five minutes later."""
+    """Breaks when only a Stop can end a rebase: the user's work would be an error five minutes later."""
     assert looked(rebasing(), RESOLVED) == EndTurn()
     aborted = replace(CLEAN, head="0ff1ce", ahead=1, on_base=False)
     assert looked(rebasing(), replace(RESOLVED, git=aborted)) == EndTurn()
     assert looked(rebasing(), replace(RESOLVED, client_idle=False)) is None
     assert looked(rebasing(), replace(RESOLVED, turn_runs=True)) is None
-    assert looked(rebasing(validation_output="it fails"), RESOLVED) is None, "it was told to mend that"
+    assert looked(rebasing(validation_output="it fails"), RESOLVED) is None, "it was told to fix that"
     quiet = replace(RESOLVED, last_trace_unix=LONG_AGO)
     assert looked(rebasing(validation_output="it fails"), quiet) == EndTurn()
     untold = rebasing(validation_output="it fails", conflict_prompt_due=True)
@@ -211,11 +211,12 @@ def test_why_nothing_moves_is_said() -> None:
         rebasing(assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0)),
         replace(STUCK, dialog_open=True),
     )
-    assert isinstance(asks, Move), "an auto worker has nobody who answers"
+    assert isinstance(asks, Move), "an auto worker has no user to answer"
     assert "a dialog is open" in asks.change.fields["error_reason"]
 
 
-# --- work that waits stays on the newest base -------------------------------------------------------------------
+# --- waiting work stays on the latest base
+# ----------------------------------------------------------------------
 
 BEHIND = replace(RESTS, behind=1)
 
@@ -259,7 +260,7 @@ def test_waiting_work_is_rebased_when_the_branch_moved() -> None:
     ],
 )
 def test_when_it_is_left_alone(record: dict[str, Any], seen: dict[str, Any]) -> None:
-    """Breaks when one of the conditions is dropped; without the first, a conflict is sent once a minute for ever."""
+    """Breaks when one of the conditions is dropped; without the first, a conflict is sent every minute."""
     given = {**record}
     status = given.pop("status", S.NEEDS_REVIEW)
     assert looked(worker(status, **given), replace(BEHIND, **seen)) is None
@@ -281,12 +282,12 @@ def test_when_it_is_left_alone(record: dict[str, Any], seen: dict[str, Any]) -> 
     ],
 )
 def test_a_clock_that_cannot_be_trusted(interval: float, monotonic: float, wall: float, jumped: bool) -> None:
-    """Breaks when only one of the clocks is looked at."""
+    """Breaks when only one of the clocks is read."""
     assert bool(clock_jump(interval, monotonic, wall)) is jumped
 
 
 def test_after_a_jump_a_full_limit_is_granted() -> None:
-    """Breaks when patrol judges at once after the machine slept: every worker looks stalled then."""
+    """Breaks when patrol judges right after the machine slept: every worker looks stalled then."""
     watch = Watch(wall=NOW, monotonic=100.0)
     assert watch.clock("w1", NOW, 100.0).age_s(0.0) == NOW
     assert "moved by 3600 s" in watch.tick(NOW + 3600, 160.0, 60.0)

@@ -1,4 +1,4 @@
-"""Names in the trash, taken apart."""
+"""Names in the trash, parsed."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from llmc.workers.restore import Entry, parse_directory, parse_ref
     ],
 )
 def test_refs(ref: str, parts: tuple[str, str, str]) -> None:
-    """Break: split at every dash; a reason or a worker with a dash is torn."""
+    """Break: split at every dash; a reason or a worker with a dash is torn apart."""
     assert parse_ref(ref) == parts
 
 
