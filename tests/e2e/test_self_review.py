@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.workers import self_review
 from tests.e2e.test_delivery import in_process
@@ -163,11 +164,14 @@ def test_it_waits_until_the_person_detaches(running: Fleet, monkeypatch: pytest.
     """No hook reports a detach, and patrol is a minute away; the review is sent anyway.
 
     Break: leave the self-review out of sessions.wants_a_look; or, for a user who attaches after the check in
-    `attend`, `ATTACHED` out of workers/self_review.py.
+    `attend`, `ATTACHED` out of workers/self_review.py, or `pane_now` out of the typist.
     """
     go = running.dir / "go"
     slow = task("Attached").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
     running.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
+    project = in_process(running, monkeypatch)
+    remembers = replace(project, tmux=replace(project.tmux, remembers_s=3600.0))
+    remembers.tmux.panes()
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(
@@ -181,10 +185,8 @@ def test_it_waits_until_the_person_detaches(running: Fleet, monkeypatch: pytest.
         wait_until(lambda: running.record("adam")["self_review"] == "due")
         wait_until(lambda: running.client_status("adam") == "idle")
         running.wake("adam")
-        project = in_process(running, monkeypatch)
-        with monkeypatch.context() as late, project.worker_lock("adam"):
-            late.setattr(self_review, "is_taken", lambda *_: None)
-            self_review.attend(project, project.store.worker("adam"))
+        with project.worker_lock("adam"):
+            self_review.attend(remembers, project.store.worker("adam"))
         assert running.llmc("message", "adam", "@say no", code=3).err.count("attached") == 1
         assert running.record("adam")["self_review"] == "due"
     finally:

@@ -122,15 +122,15 @@ class Tmux(Struct, frozen=True):
         return Unknown(done.stderr.strip() or f"tmux exited with code {done.returncode}")
 
     def agent(
-        self, worker: str, session: SessionName, pane_id: PaneId, instance: str
+        self, worker: str, session: SessionName, pane_id: PaneId, instance: str, *, now: bool = False
     ) -> Pane | Unknown | None:
-        """The pane of a worker's launch, wherever it was moved to; None if it is gone."""
+        """The pane of a worker's launch, wherever it was moved to; None if it is gone. `now`: tmux is asked in any case."""
 
         def look(found: Panes) -> Pane | None:
             return find(found, worker, session, pane_id, instance)
 
         at, remembered = self._panes.get("", (0.0, {}))
-        known = look(remembered) if monotonic() - at < self.remembers_s else None
+        known = look(remembered) if not now and monotonic() - at < self.remembers_s else None
         # The cache may only confirm that it runs: another command may have launched it since.
         if known is not None and not known.dead and processes.is_alive(known.pid):
             return known

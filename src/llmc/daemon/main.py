@@ -48,7 +48,7 @@ CLIENT_WATCH_S = 1.0
 MOST_WAKE_UPS = 500
 #: how long a patrol waits for the source before it uses the known base
 FETCH_WAIT_S = 10.0
-#: maximum age of tmux data; no user attaches and types faster
+#: maximum age of tmux data, for looks; who types, lands or resets asks tmux (Project.pane_now)
 PANES_HOLD_S = 0.2
 #: how long running rounds may take to finish when the daemon stops
 DRAIN_S = 10.0

@@ -29,7 +29,7 @@ REST_WAIT_S = 5.0
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Refuse git operations in a worktree while someone else is working in it."""
-    pane = answered(project.pane(record), record.name)
+    pane = answered(project.pane_now(record), record.name)
     taken = is_taken(record, pane)
     if taken:
         raise Refused(taken)

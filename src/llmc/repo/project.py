@@ -101,6 +101,10 @@ class Project(Struct, frozen=True):
         """The pane of a worker's agent; None if it is gone."""
         return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
 
+    def pane_now(self, record: WorkerRecord) -> Pane | Unknown | None:
+        """The same before an act: the daemon may remember a pane to which a user has attached a moment ago."""
+        return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance, now=True)
+
     def is_overseer(self, session: SessionName) -> bool:
         """Whether it is the supervisor's own session, which only the supervisor may stop."""
         return session == self.session(OVERSEER)

@@ -191,7 +191,7 @@ class Typist:
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
-        pane = answered(self.project.pane(self.record), self.name)
+        pane = answered(self.project.pane_now(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
                 Obstacle.DEAD,

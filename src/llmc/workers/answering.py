@@ -144,7 +144,7 @@ class _Dialog:
         return 0
 
     def _pane(self) -> Pane:
-        pane = self.project.pane(self.record)
+        pane = self.project.pane_now(self.record)
         if not isinstance(pane, Pane) or pane.dead:
             raise agent_gone(self.record)
         taken = is_taken(self.record, pane)

@@ -74,7 +74,7 @@ def reset_unattended(project: Project, name: str) -> Reset:
 
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     """The worker's pane; refuses while the user has the worker, or its work is landing."""
-    pane = answered(project.pane(record), record.name)
+    pane = answered(project.pane_now(record), record.name)
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept
