@@ -68,7 +68,7 @@ def says(record: WorkerRecord, *rows: str, state: str = "") -> None:
 
 
 def project_of(pane: Shows) -> Any:
-    return SimpleNamespace(tmux=pane, root=None, pane=lambda _: HERE)
+    return SimpleNamespace(tmux=pane, root=None, pane=lambda _: HERE, pane_now=lambda _: HERE)
 
 
 def test_its_hooks_move_a_worker(record: WorkerRecord) -> None:
