@@ -229,8 +229,12 @@ def test_what_a_person_left_on_the_screen(shared: Fleet) -> None:
     blanks_in_the_box_are_nobodys_text(shared)
     for state in SHORT:
         what_is_open_is_refused_and_stays(shared, state)
-    enter_is_not_repeated_into_a_dialog(shared)
     a_task_behind_blanks_begins_a_new_conversation(shared)
+
+
+@pytest.mark.soak  # it takes as long as llmc looks for the prompt
+def test_enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
+    enter_is_not_repeated_into_a_dialog(shared)
 
 
 @pytest.mark.soak
