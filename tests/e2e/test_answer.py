@@ -23,7 +23,7 @@ def answers(fleet: Fleet) -> dict[str, str]:
 @pytest.mark.req("7-044")
 @pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
 def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
-    """Break: press Enter without checking the line; trust a closed dialog; type into another question's."""
+    """Break: press Enter, or a number, without checking the line; trust a closed dialog; type into another question's."""
     fleet.set_up("adam")
     fleet.up()
     assert "has no open question" in fleet.llmc("answer", "adam", "1", code=3).err
@@ -38,6 +38,10 @@ def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
     assert shown.out == "Which colour?\n  1. Yes\n  2. No\n"
     assert "no option 3" in fleet.llmc("answer", "adam", "3", code=2).err
     assert answers(fleet) == {}
+    if fleet.agent != "scripted":  # it has no cursor in an empty line
+        wait_until(lambda: "Enter to select" in fleet.screen("adam"))
+        fleet.tmux("send-keys", "-t", fleet.session("adam"), "3")
+        wait_until(lambda: fleet.free_line("adam") == "❯ 3. Type something.")
     done = fleet.llmc("answer", "adam", "2", "--json").json
     assert (done["outcome"], answers(fleet)) == ("acknowledged", {"Which colour?": "No"})
     wait_until(
@@ -84,12 +88,25 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     assert "    Which colour? [1] Yes [2] No\n    llmc attach adam\n" in fleet.llmc("inbox").out
     assert "is on hold" in fleet.llmc("answer", "adam", "1", code=3).err
     fleet.llmc("release", "adam")
-    wait_until(lambda: "Enter to select" in fleet.screen("adam"))
     # The user's draft is in the line for another answer: it is theirs, and must not become the answer.
-    fleet.tmux("set-buffer", "-b", "draft", "my own")
-    fleet.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", fleet.session("adam"))
-    wait_until(lambda: "my own" in fleet.screen("adam"))
+    draft = fleet.leave_draft("adam", "my own")
+    assert draft.startswith("❯ 3. my own")
     for words in ("1", "neither of them"):
         assert "the agent did not confirm the answer" in fleet.llmc("answer", "adam", words, code=1).err
         assert answers(fleet) == {}
-        assert [line for line in fleet.screen("adam").splitlines() if line.rstrip().endswith("3. my own")]
+        assert fleet.free_line("adam") == draft
+
+
+@pytest.mark.req("7-044")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+def test_a_draft_with_the_words_of_the_hint_is_a_draft(fleet: Fleet) -> None:
+    """Break: take the line for empty when it begins like the client's hint."""
+    fleet.set_up("adam")
+    fleet.up()
+    fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@say thanks")
+    fleet.wait("adam", "needs_input")
+    draft = fleet.leave_draft("adam", "Type something else")
+    for words in ("1", "neither of them"):
+        assert "the agent did not confirm the answer" in fleet.llmc("answer", "adam", words, code=1).err
+        assert answers(fleet) == {}
+        assert fleet.free_line("adam") == draft

@@ -28,7 +28,7 @@ from llmc.records.event_log import EventLog
 from tests.support import on_postgres, zygote
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
-from tests.support.waiting import answer_dialog, wait_until
+from tests.support.waiting import answer_dialog, press_until, wait_until
 
 #: for `parametrize("fleet", ..., indirect=True)`: where the real client is slow and shows little more
 REAL_IN_SOAK = ["scripted", pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak])]
@@ -347,6 +347,30 @@ class Fleet:
             screen=lambda: self.screen(worker),
             status=lambda: self.client_status(worker),
         )
+
+    def leave_draft(self, worker: str, text: str) -> str:
+        """What a user does who begins an answer to an open question; the line that shows it.
+
+        The full stop comes after everything that is still on its way to the client, so the line then stays as it is.
+        """
+        wait_until(lambda: "Enter to select" in self.screen(worker))
+        press_until(
+            lambda: text in self.free_line(worker),
+            lambda: self.paste(worker, text),
+            lambda: self.screen(worker),
+        )
+        self.paste(worker, ".")
+        wait_until(lambda: self.free_line(worker).endswith(f"{text}."), story=lambda: self.screen(worker))
+        return self.free_line(worker)
+
+    def free_line(self, worker: str) -> str:
+        """The line for an answer in words, after the two options of `@ask`; "" if there is none."""
+        lines = [line.rstrip() for line in self.screen(worker).splitlines()]
+        return next((line for line in reversed(lines) if line[1:].startswith(" 3. ")), "")
+
+    def paste(self, worker: str, text: str) -> None:
+        self.tmux("set-buffer", "-b", "draft", text)
+        self.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", self.session(worker))
 
     def _config_of(self, worker: str) -> Path:
         """The client's configuration directory; a contained one has its own."""

@@ -152,7 +152,7 @@ class OtherReader:
 
 
 class OtherScreen:
-    clear, leave, erase_key = ":new", ":bye", "C-k"
+    clear, leave, erase_key, up_key = ":new", ":bye", "C-k", "C-p"
 
     def composer(self, screen: str, cursor: tuple[int, int] | None = None) -> Composer:
         mark, _, text = screen.rstrip("\n").rpartition("\n")[2].partition("$ ")
@@ -166,7 +166,9 @@ class OtherScreen:
     def is_placeholder(self, box: Composer) -> bool:
         return False
 
-    def recognise(self, screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
+    def recognise(
+        self, screen: str, question: str, options: tuple[str, ...], cursor: tuple[int, int] | None = None
+    ) -> Shown | None:
         return Shown("", in_free_line=False) if screen.startswith(question) else None
 
     def option_key(self, number: int) -> str:

@@ -30,10 +30,17 @@ def answer_dialog(
 ) -> None:
     """Press the key once the dialog is drawn, and again while it stays: a client ignores keys at first."""
     wait_until(lambda: status() == "waiting" and "Esc to cancel" in screen())
-    deadline = time.monotonic() + 15
-    while status() == "waiting":
+    press_until(lambda: status() != "waiting", press, screen)
+
+
+def press_until(
+    works: Callable[[], object], press: Callable[[], object], screen: Callable[[], str], timeout_s: float = 15
+) -> None:
+    """Press, and again each second until it has worked: a new dialog drops input, and nothing shows when that ends."""
+    deadline = time.monotonic() + timeout_s
+    while not works():
         assert time.monotonic() < deadline, screen()
         press()
         pressed = time.monotonic()
-        while status() == "waiting" and time.monotonic() < pressed + 1:
+        while not works() and time.monotonic() < pressed + 1:
             time.sleep(0.02)

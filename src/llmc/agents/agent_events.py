@@ -95,7 +95,7 @@ class Composer(Struct, frozen=True):
 class Shown(NamedTuple):
     """A question on the screen."""
 
-    #: the text in the line for a free answer
+    #: all the text in the line for a free answer, which may have several lines; "" if only the client's hint is there
     typed: str
     #: the cursor is in that line
     in_free_line: bool

@@ -37,12 +37,19 @@ class Screen(Protocol):
         """Whether the box shows a placeholder instead of a long text."""
         ...
 
-    def recognise(self, screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
+    def recognise(
+        self, screen: str, question: str, options: tuple[str, ...], cursor: tuple[int, int] | None = None
+    ) -> Shown | None:
         """The dialog of exactly this question, or None."""
         ...
 
     def option_key(self, number: int) -> str:
         """The key for an option of that dialog, counted from 1. The line for a free answer comes after the last option."""
+        ...
+
+    @property
+    def up_key(self) -> str:
+        """The key that moves the cursor of that dialog to the line above."""
         ...
 
 

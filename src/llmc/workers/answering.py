@@ -27,7 +27,7 @@ from llmc.workers import start
 
 #: how long after its hook the dialog may take to appear
 DRAWN_S = 5.0
-#: how long the client may take to react to a key, and how often it is pressed: a new dialog ignores keys at first
+#: how long the client may take to react, and how often we try: for up to 0.7 s a new dialog takes keys but drops text
 PROOF_S = 2.0
 TRIES = 3
 #: how long to wait for the proof once the dialog is gone
@@ -160,17 +160,22 @@ class _Dialog:
         """The dialog, if it is certain to be this question."""
         if not self._waits():
             return None
-        shown = self.project.tmux.capture(self.pane)
-        return self.screen.recognise(shown, self.asked.text, self.asked.options)
+        shown, cursor = self.project.tmux.screen(self.pane)
+        return self.screen.recognise(shown, self.asked.text, self.asked.options, cursor)
 
     def _choose(self, number: int) -> None:
         for _ in range(TRIES):
             shown = self._shown()
-            if shown is None or shown.typed:
+            if shown is None or shown.typed or (shown.in_free_line and not self._leave_the_line()):
                 return
             self.project.tmux.send_keys(self.pane, self.screen.option_key(number))
             if wait_until(lambda: bool(self._proof()) or not self._waits(), PROOF_S, interval_s=0.02):
                 return
+
+    def _leave_the_line(self) -> bool:
+        """Move the cursor from the empty free-text line, where a number is text; whether it is at an option."""
+        self.project.tmux.send_keys(self.pane, self.screen.up_key)
+        return wait_until(lambda: self._shown() == Shown("", in_free_line=False), PROOF_S, interval_s=0.02)
 
     def _write(self, words: str) -> None:
         """Type into the free-text line; press Enter only when it holds exactly our text."""

@@ -44,6 +44,28 @@ def test_what_clients_draw_is_recognised() -> None:
     assert recognise(wrapped, "Which colour?", OPTIONS) is not None
 
 
+HINT = SCREEN.replace("❯ 1.", "  1.").replace("  3. Type", "❯ 3. Type")
+#: the column and row of the hint's first letter
+AT_START = (5, HINT.split("\n").index("❯ 3. Type something."))
+
+
+def test_the_cursor_tells_the_hint_from_a_draft() -> None:
+    """Break: go by the words, or by the first of them; or read the first line of a draft only."""
+    column, row = AT_START
+    assert recognise(HINT, "Which colour?", OPTIONS, AT_START) == Shown("", in_free_line=True)
+    same_words = recognise(HINT, "Which colour?", OPTIONS, (column + len("Type something."), row))
+    assert same_words == Shown("Type something.", in_free_line=True)
+    longer = HINT.replace("something.", "something else")
+    assert recognise(longer, "Which colour?", OPTIONS, AT_START) == Shown("Type something else", True)
+    left = longer.replace("❯ 3.", "  3.").replace("  1.", "❯ 1.")
+    assert recognise(left, "Which colour?", OPTIONS, (0, row - 4)) == Shown("Type something else", False)
+    for first in ("Type something.", "blue"):
+        lines = HINT.replace("Type something.", f"{first}\n     or green")
+        assert recognise(lines, "Which colour?", OPTIONS, AT_START) == Shown(f"{first}\nor green", True)
+    styled = HINT.replace("Type something.", "\x1b[7mT\x1b[0;2mype something.\x1b[0m")
+    assert recognise(styled, "Which colour?", OPTIONS, AT_START) == Shown("", in_free_line=True)
+
+
 @pytest.mark.parametrize(
     "screen",
     [

@@ -9,8 +9,11 @@ opposite mistake would destroy a draft.
 
 A key in the wrong dialog could grant a permission that the user did not give. So a question is recognised only if all of its dialog is
 there, in order: the text, every option with its number and label, the line for a free answer, and the client's help line at
-the bottom. If anything differs, nothing is typed.
+the bottom. If anything differs, nothing is typed. In the line for a free answer, the client's hint is told from a draft of the
+same words by the cursor, which is before the hint.
 """
+
+from itertools import takewhile
 
 from llmc.agents.agent_events import Box, Composer, Shown
 from llmc.base.text import pattern
@@ -120,13 +123,15 @@ def _after(mark: frozenset[int], parameters: str) -> frozenset[int]:
 
 
 _OPTION = pattern(r"^(?P<cursor>❯| ) +(?P<number>\d+)\. (?P<label>.*)$")
-_FREE = "Type something"
+_FREE = pattern(r"Type something[.…]*$")
 _FOOT = ("Enter to select", "Esc to cancel")
 
 
-def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
-    """The dialog of exactly this question, or None."""
-    lines = [line.rstrip() for line in screen.rstrip().split("\n")]
+def recognise(
+    screen: str, question: str, options: tuple[str, ...], cursor: tuple[int, int] | None = None
+) -> Shown | None:
+    """The dialog of exactly this question, or None. `cursor` is its column and row on that screen."""
+    lines = [line.rstrip() for line in _styles(screen)[0].rstrip().split("\n")]
     if not lines or not all(words in lines[-1] for words in _FOOT):
         return None
     rows = [(at, found) for at, line in enumerate(lines) if (found := _OPTION.match(line)) is not None]
@@ -142,9 +147,13 @@ def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | N
         return None
     if not _line(" ".join(lines[: mine[0][0]])).endswith(_line(question)):
         return None
-    in_free_line = mine[-1][1]["cursor"] == "❯"
-    typed = "" if labels[-1].startswith(_FREE) else labels[-1]
-    return Shown(typed, in_free_line)
+    row, free = mine[-1]
+    in_free_line = free["cursor"] == "❯"
+    below = takewhile(lambda line: line and not _RULE.match(line), lines[row + 1 :])
+    text = "\n".join([labels[-1], *(line.strip() for line in below)])
+    before_text = cursor in (None, (free.start("label"), row))
+    is_hint = _FREE.match(text) is not None and (before_text or not in_free_line)
+    return Shown("" if is_hint else text, in_free_line)
 
 
 def _line(text: str) -> str:
@@ -153,7 +162,7 @@ def _line(text: str) -> str:
 
 
 class ClaudeScreen:
-    clear, leave, erase_key = "/clear", "/exit", "C-u"
+    clear, leave, erase_key, up_key = "/clear", "/exit", "C-u", "Up"
     composer = staticmethod(composer)
     holds = staticmethod(holds)
     is_placeholder = staticmethod(is_placeholder)
