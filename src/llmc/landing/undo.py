@@ -130,7 +130,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
 
 def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Revert the commit that `target` named, or resume. Nothing is removed from the history."""
-    answer = _ask(project)
+    asked = _ask(project)
     with default_branch.ticket(project):
         wanted = target(project)
         if wanted.commit != commit:
@@ -140,7 +140,7 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
-        _Steps(project, journal, reopen, answer).land()
+        _Steps(project, journal, reopen, asked).land()
     return _give_back(project, reopen, default_branch.ticket(project), keep=False)
 
 
@@ -150,23 +150,23 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
     if journal is None or journal.step == DONE:
         return None
     try:
-        answer = _ask(project)
+        asked = _ask(project)
         with default_branch.ticket(project, RESUME_S):
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
-            _Steps(project, journal, reopen, answer).land()
+            _Steps(project, journal, reopen, asked).land()
         return _give_back(project, reopen, default_branch.ticket(project, RESUME_S), keep=True)
     except (LockTimeout, Waiting):
         return None
 
 
-def _ask(project: Project) -> Answer | None:
-    """The outcome of a revert that waits to land, asked without a lock: it may take long. None: no revert waits."""
+def _ask(project: Project) -> tuple[str, Answer] | None:
+    """The receipt of a revert that waits to land, and its outcome, asked without a lock: it may take long. None: no revert waits."""
     journal = project.store.read().undo
     if journal is None or journal.step != "land" or not journal.receipt:
         return None
-    return ways.way_of(project).poll(project, _offer(journal), journal.receipt)
+    return journal.receipt, ways.way_of(project).poll(project, _offer(journal), journal.receipt)
 
 
 def stopped(project: Project) -> str:
@@ -211,11 +211,13 @@ def _begin(project: Project, wanted: Target) -> UndoJournal:
 
 
 class _Steps:
-    """The caller holds the ticket. `answer`: the outcome of a landing that the journal waits for."""
+    """The caller holds the ticket. `asked`: a receipt that the journal had before, and its outcome."""
 
-    def __init__(self, project: Project, journal: UndoJournal, reopen: Reopen, answer: Answer | None) -> None:
+    def __init__(
+        self, project: Project, journal: UndoJournal, reopen: Reopen, asked: tuple[str, Answer] | None
+    ) -> None:
         self.project = project
-        self.answer = answer
+        self.asked = asked
         self.root = project.root.path
         self.journal = journal
         self.reopen = reopen
@@ -329,8 +331,12 @@ class _Steps:
         if not self.journal.receipt:
             with default_branch.merge_lock(self.project):
                 return self.way.begin(self.project, _offer(self.journal))
-        # Without an answer another process has just handed the revert over.
-        return self.answer or ways.Waits(self.journal.receipt, self.journal.waits_for)
+        receipt, answer = self.asked or ("", None)
+        if (
+            answer is None or receipt != self.journal.receipt
+        ):  # another process has just handed the revert over
+            return ways.Waits(self.journal.receipt, self.journal.waits_for)
+        return answer
 
     def _verify(self) -> UndoJournal:
         if not self.way.verify(self.project, self.journal.revert):
