@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from llmc.base import given
 from llmc.base.flocks import is_locked
@@ -28,13 +28,6 @@ STATUSES = frozenset(Status)
 
 class Unreadable(Exception):
     """A root that is refused, or a state that is damaged, missing, or of a newer version."""
-
-
-class Waited(NamedTuple):
-    """The workers at the end of a wait; `problem` says why it failed."""
-
-    workers: list[Raw]
-    problem: str = ""
 
 
 def find_root(given: str | None) -> str:
@@ -224,8 +217,11 @@ def _may_be_resolved(record: Raw) -> bool:
     return record.get("status") == "error" and bool(record.get("pre_rebase_sha"))
 
 
-def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None) -> Waited:
-    """Block until every worker has one of the statuses, or one goes to error or offline unexpectedly."""
+def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None) -> tuple[list[Raw], str]:
+    """Block until every worker has one of the statuses, or one goes to error or offline unexpectedly.
+
+    Returns the workers, and why it failed.
+    """
     from llmc.attention.rules import self_review_waits, worker_view
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -245,14 +241,14 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
             raise Unreadable
         missing = [view for view in views if view["status"] not in statuses]
         if not missing:
-            return Waited(views)
+            return views, ""
         stuck = next((v for v in missing if v["status"] not in LIVE), None)
         if stuck:
             why = stuck["error_reason"] or stuck["reason"]
-            return Waited(views, f"{stuck['name']} is {stuck['status']}: {why}")
+            return views, f"{stuck['name']} is {stuck['status']}: {why}"
         if deadline is not None and time.monotonic() >= deadline:
             names = ", ".join(f"{v['name']} is {v['status']}" for v in missing)
-            return Waited(views, f"timed out: {names}")
+            return views, f"timed out: {names}"
         time.sleep(POLL_S)
 
 

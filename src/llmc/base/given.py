@@ -19,8 +19,6 @@ MOST_LINE = 8 << 20
 _BOM = b"\xef\xbb\xbf"
 #: control characters, without tabs and line ends
 CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-#: a number that may not fit into 64 bits
-_LONG = pattern(r"[0-9]{19}")
 
 
 class BadJson(ValueError):
@@ -32,8 +30,10 @@ def parse(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.removeprefix(_BOM).decode()
         value = _DECODER.decode(text)
-        if _is_suspect(text):
-            return _whole(value, 0)
+        if text.count("[") + text.count("{") > MOST_DEPTH:
+            _refuse_depth(value)
+        if "\\u" in text or (text is data and not text.isascii()):
+            return _whole(value)
     except RecursionError:
         raise BadJson("nested too deeply") from None
     except BadJson:
@@ -71,22 +71,30 @@ def written_out(text: str) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def _is_suspect(text: str) -> bool:
-    """Whether the text needs a closer check; most does not."""
-    is_deep = text.count("[") + text.count("{") > MOST_DEPTH
-    return is_deep or "\\u" in text or not text.isascii() or _LONG.search(text) is not None
-
-
-def _whole(value: Any, depth: int) -> Any:
-    if depth > MOST_DEPTH:
-        raise BadJson("nested too deeply")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise BadJson("a number has too many digits")
+def _whole(value: Any) -> Any:
+    """The same with lone surrogates as escapes."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_whole(key, depth): _whole(item, depth + 1) for key, item in value.items()}
-    return [_whole(item, depth + 1) for item in value] if isinstance(value, list) else value
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
+
+
+def _refuse_depth(value: Any) -> None:
+    """One level at a time, and only what can hold more: a state has thousands of values."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [item for one in level for item in (one.values() if type(one) is dict else one)]
+        level = [item for item in level if type(item) in (dict, list)]
+    if any(level):
+        raise BadJson("nested too deeply")
+
+
+def _short(digits: str) -> int:
+    value = int(digits)
+    if not -(2**63) <= value < 2**63:
+        raise BadJson("a number has too many digits")
+    return value
 
 
 def _finite(digits: str) -> float:
@@ -100,4 +108,4 @@ def _refuse(name: str) -> Any:
     raise BadJson(f"{name} is not valid in JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=_short, parse_float=_finite, parse_constant=_refuse)

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from llmc.base.names import PaneId, SessionName
-from llmc.base.text import pattern
 
 #: the launch (`instance`), its worker, and its first process: a pane respawned by the user is theirs
 MARK, WORKER, PROCESS = "@llmc", "@llmc_worker", "@llmc_pid"
@@ -17,7 +16,6 @@ _FIELDS = (
     *("pane_id", "pane_pid", "pid", "pane_dead", "pane_dead_status", "pane_dead_signal", "session_attached"),
     *(PROCESS, MARK, WORKER, "session_name"),  # the name last: users may put anything into theirs
 )
-_ID = pattern(r"%[0-9]+")
 _VARIABLE = b"LLMC_INSTANCE="
 FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
 
@@ -86,7 +84,8 @@ def instance_of(pid: int) -> str | None:
 def _pane(line: str) -> Pane | None:
     """None for an incomplete row: an option may contain a line end."""
     words = line.split("|", 10)
-    if len(words) < 11 or not _ID.fullmatch(words[0]) or not (words[1] + words[2]).isdecimal():
+    numbers = words[0][1:], *words[1:3]
+    if len(words) < 11 or words[0][:1] != "%" or not all(n.isascii() and n.isdecimal() for n in numbers):
         return None
     pane_id, pid, server, dead, status, signal, attached, process, mark, worker, session = words
     code = int(status) if status.isdigit() else 128 + int(signal) if signal.isdigit() else None

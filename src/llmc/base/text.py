@@ -105,6 +105,8 @@ def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False
         text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
     except ValueError:
         text = json.dumps(_finite(value), ensure_ascii=ascii_only, indent=indent)
+    if text.isascii() and "\x7f" not in text:
+        return text  # nearly always, and the pattern takes longer than the rest
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -172,17 +172,17 @@ def find_root(
             hint="Run `llmc init` inside your repository, or pass --root PATH.",
         )
     if chosen.unrelated is not None:
-        refusal = _in_another_repository(full, chosen.unrelated)
+        refusal = _in_another_repository(full, *chosen.unrelated)
         if tell is None:
             raise refusal
         tell(f"using {full}: {refusal.message}")
     return Root(full)
 
 
-def _in_another_repository(root: Path, unrelated: trust.Unrelated) -> Refused:
-    where = f"{root} works on {unrelated.source or 'another repository'}"
+def _in_another_repository(root: Path, repository: str, source: str) -> Refused:
+    where = f"{root} works on {source or 'another repository'}"
     return Refused(
-        f"the repository {unrelated.repository} has no llmc root, and {where}",
+        f"the repository {repository} has no llmc root, and {where}",
         hint="Run `llmc init` to create a root for this repository, "
         f"or run the command with `llmc --root {shlex.quote(str(root))}`.",
     )

@@ -20,16 +20,9 @@ class Chosen(NamedTuple):
 
     path: str
     origin: str
-    #: set if it is only the default location, and the command runs in a repository of another project
-    unrelated: "Unrelated | None" = None
-
-
-class Unrelated(NamedTuple):
-    """A repository that a root does not work on."""
-
-    repository: str
-    #: the source of the root; "" if unknown
-    source: str
+    #: set if it is only the default location, and the command runs in a repository of another project: that repository,
+    #: and the source of the root ("" if unknown)
+    unrelated: tuple[str, str] | None = None
 
 
 class Untrusted(Exception):
@@ -219,30 +212,27 @@ def _plain_value(git_dir: str) -> str | None:
     return found if found and found.startswith("/") and not set(found) & set('"\\#;') else None
 
 
-class _Repository(NamedTuple):
-    """A checkout or a bare repository, and the git directory that all its worktrees share."""
-
-    top: str
-    git_dir: str
-
-
-def _unrelated(cwd: str, root: str) -> Unrelated | None:
+def _unrelated(cwd: str, root: str) -> tuple[str, str] | None:
     """The repository around `cwd`, unless it is the root's source or a clone of it, or holds the root. Runs no git."""
     here = _repository_around(cwd)
-    if here is None or root.startswith(f"{here.top.rstrip('/')}/"):
+    if here is None:
+        return None
+    top, git_dir = here
+    if root.startswith(f"{top.rstrip('/')}/"):
         return None
     source = source_of(root)
     there = _repository_around(real(source)) if source.startswith(("/", "~")) else None
-    is_same = there is not None and there.git_dir == here.git_dir
-    return None if is_same or _is_clone(here.git_dir, source) else Unrelated(here.top, source)
+    is_same = there is not None and there[1] == git_dir
+    return None if is_same or _is_clone(git_dir, source) else (top, source)
 
 
-def _repository_around(path: str) -> _Repository | None:
+def _repository_around(path: str) -> tuple[str, str] | None:
+    """A checkout or a bare repository, and the git directory that all its worktrees share."""
     while True:
         for git_dir in (f"{path}/.git", path):
             shared = _shared_git_dir(git_dir)
             if os.path.exists(f"{shared}/HEAD") and os.path.isdir(f"{shared}/objects"):
-                return _Repository(path, shared)
+                return path, shared
         if path == os.path.dirname(path):
             return None
         path = os.path.dirname(path)

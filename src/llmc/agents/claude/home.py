@@ -7,6 +7,7 @@ clients in PID namespaces have the same few pids: they would overwrite each othe
 import contextlib
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ def own_places(home: Path) -> tuple[Mount, ...]:
 def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Where its model is, by its variables."""
     found = _variables(config_dir, environment)
-    urls = [str(value) for name, value in found.items() if value and ENDPOINT.fullmatch(name)]
+    urls = [str(value) for name, value in found.items() if value and re.fullmatch(ENDPOINT, name)]
     return tuple(filter(None, map(_host_of, urls))) or ENDPOINTS
 
 

@@ -62,7 +62,7 @@ OWN_VARIABLES = (
     *("CLOUD_ML_REGION", "VERTEX_REGION_*", "AWS_REGION"),
 )
 #: variables with the URL of its model
-ENDPOINT = re.compile(r"ANTHROPIC_([A-Z]+_)*BASE_URL")
+ENDPOINT = r"ANTHROPIC_([A-Z]+_)*BASE_URL"
 #: without such a variable: the model, and where the login is renewed
 ENDPOINTS = ("api.anthropic.com", "platform.claude.com")
 
