@@ -20,14 +20,10 @@ class GoalStatus(StrEnum):
     CANCELLED = "cancelled"
     ARCHIVED = "archived"
 
-    @property
-    def goes_on(self) -> bool:
-        return self in (GoalStatus.ACTIVE, GoalStatus.PAUSED)
-
-    @property
-    def is_over(self) -> bool:
-        """Closed for good; a completed goal can be reopened."""
-        return self in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
+    def __init__(self, value: str) -> None:
+        self.goes_on = value in ("active", "paused")
+        #: closed for good; a completed goal can be reopened
+        self.is_over = value in ("cancelled", "archived")
 
 
 class Priority(StrEnum):
@@ -56,19 +52,12 @@ class NodeStatus(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"
 
-    @property
-    def is_open(self) -> bool:
-        return self not in (NodeStatus.DONE, NodeStatus.CANCELLED)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Work has not started."""
-        return self in (NodeStatus.TODO, NodeStatus.QUEUED)
-
-    @property
-    def is_unblocked(self) -> bool:
-        """Open and not blocked."""
-        return self.is_open and self is not NodeStatus.BLOCKED
+    def __init__(self, value: str) -> None:
+        self.is_open = value not in ("done", "cancelled")
+        #: work has not started
+        self.is_waiting = value in ("todo", "queued")
+        #: open and not blocked
+        self.is_unblocked = self.is_open and value != "blocked"
 
 
 class AssignmentStatus(StrEnum):
@@ -80,14 +69,10 @@ class AssignmentStatus(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"
 
-    @property
-    def is_open(self) -> bool:
-        return self not in (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
-
-    @property
-    def at_work(self) -> bool:
-        """A worker has it; a blocked one takes no slot."""
-        return self in (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
+    def __init__(self, value: str) -> None:
+        self.is_open = value not in ("done", "cancelled")
+        #: a worker has it; a blocked one takes no slot
+        self.at_work = value in ("dispatched", "active", "stalled")
 
 
 class Recovery(StrEnum):
@@ -363,7 +348,10 @@ class Assignment(Row, frozen=True, kw_only=True):
 
     @property
     def last_instruction(self) -> Dispatch | None:
-        return next((d for d in reversed(self.dispatch_history) if d.is_instruction), None)
+        for sent in reversed(self.dispatch_history):  # a tick asks this often
+            if sent.is_instruction:
+                return sent
+        return None
 
     @property
     def last_question(self) -> Dispatch | None:

@@ -65,6 +65,8 @@ class TaskLedger:
 
     def _read(self) -> Books:
         try:
+            if self._offset and self._path.stat().st_size == self._offset:
+                return self._books  # nothing was written since
             with self._path.open("rb") as file:
                 if not self._offset:
                     self._begin_with_sum(file)
