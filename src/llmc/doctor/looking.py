@@ -33,7 +33,7 @@ from llmc.records.state import State
 from llmc.records.store import NewerState
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, git_dirs, uncommitted
-from llmc.repo.git_locks import lock_holders
+from llmc.repo.dead_locks import lock_holders
 from llmc.repo.project import Project, agent_for, bare_project, opened
 from llmc.sessions import sessions
 

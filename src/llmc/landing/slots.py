@@ -18,7 +18,7 @@ from llmc.base.files import private_dir, remove_tree
 from llmc.base.proc import Done, ShuttingDown
 from llmc.config.paths import Root
 from llmc.repo import git, lfs, provision, submodules
-from llmc.repo.git_locks import git_commands_in
+from llmc.repo.dead_locks import git_commands_in
 from llmc.repo.project import Project
 
 #: how long a check waits for others; each may take up to `repo.validate_timeout_s`

@@ -67,7 +67,7 @@ ACTIONS: dict[str, str] = {
     "worktree_linked": (
         "llmc repaired a worktree's missing or wrong link to the root's clone (`ref`: the trash ref with the wrong `.git`)"
     ),
-    "lock_removed": "stale git lock files in a worktree were removed (`paths`)",
+    "lock_removed": "stale git lock files were removed (`paths`)",
     "worker_reset": "a worker was reset to the latest default branch (`base`, `ref`: the trash ref, if there was work)",
     "git_config_undone": (
         "llmc removed dangerous git settings, which run programs or redirect git, from the root's clone (`file`, `keys`)"

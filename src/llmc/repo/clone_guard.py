@@ -29,7 +29,7 @@ from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
-from llmc.repo import git, git_config, git_dirs, indexes
+from llmc.repo import dead_locks, git, git_config, git_dirs, indexes
 from llmc.repo.git_config import Broken, Seen, Stamp, is_settled, stamp
 from llmc.repo.rules.clone_config import (
     CLONE_SETTINGS,
@@ -49,7 +49,8 @@ _IN_URL = {ord(one): f"%{ord(one):02X}" for one in "%?#"}
 #: git writes this into the settings of each new repository
 _FIRST = "core.repositoryformatversion"
 #: with a directory for each worker or slot
-_FOLDERS = (root_layout.WORKTREES, root_layout.REPOS, root_layout.SLOTS)
+_OF_WORKERS = (root_layout.WORKTREES, root_layout.REPOS)
+_FOLDERS = (*_OF_WORKERS, root_layout.SLOTS)
 #: an agent active this long before a file was written may have written it
 ACTIVE_S = 60.0
 
@@ -119,9 +120,19 @@ class CloneGuard:
 
         return own_repos.box(Path(self._root), name)
 
+    def free(self, said: str, repo: Path) -> bool:
+        """Remove the lock of a killed git that is named there, if it is in a git directory of this root."""
+        again, dropped = dead_locks.free(self._root, said, repo)
+        if dropped and locks.may_take(locks.Rank.STATE):
+            with suppress(LlmcError), Store(Root(Path(self._root))).transaction() as tx:
+                tx.emit(
+                    "lock_removed", worker=self._owner_of(str(repo), _OF_WORKERS) or None, paths=[dropped]
+                )
+        return again
+
     def _apart(self, place: str) -> str:
         """The contained worker in whose worktree or repository this is, or ""."""
-        name = self._owner_of(place, (root_layout.WORKTREES, root_layout.REPOS))
+        name = self._owner_of(place, _OF_WORKERS)
         # A name with a dot is of llmc: a repository that is being made.
         is_apart = (
             name

@@ -81,6 +81,10 @@ class Guard(Protocol):
         """What git runs in where a contained agent writes."""
         ...
 
+    def free(self, said: str, repo: Path) -> bool:
+        """Whether git, which failed with these words, can try again: a killed git had left a lock."""
+        ...
+
 
 #: guards by root path, set when a root is opened
 guards: dict[str, Guard] = {}
@@ -112,13 +116,14 @@ def git(
     settings += [("core.fsmonitor", "false")] if guarded else []
     if guarded and not asks_for_large_files:  # before any URL in an agent's .lfsconfig
         settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]
-    with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors, look):
-        more = (_AS_IT_IS if guarded else {}) | (env or {})
-        source = guarded.source if guarded else ""
-        try:
+
+    def run() -> proc.Done:
+        with guarded.box(str(repo)) if guarded else nullcontext(NO_BOX) as (box, descriptors, look):
+            more = (_AS_IT_IS if guarded else {}) | (env or {})
+            source = guarded.source if guarded else ""
             return proc.run(
                 ["git", "-C", str(repo), *args],
-                check=check,
+                check=False,
                 input=input,
                 timeout_s=timeout_s,
                 within=box,
@@ -128,8 +133,16 @@ def git(
                 encoding=encoding,
                 env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
             )
-        except proc.PrintedTooMuch as error:
-            raise TooMuch(repo, error.argv, error.message) from None
+
+    try:
+        done = run()
+        if not done.ok and guarded and guarded.free(done.stderr, repo):
+            done = run()
+    except proc.PrintedTooMuch as error:
+        raise TooMuch(repo, error.argv, error.message) from None
+    if check and not done.ok:
+        raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+    return done
 
 
 class TooMuch(proc.PrintedTooMuch):

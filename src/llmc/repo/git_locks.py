@@ -7,13 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.base import inside, processes
+from llmc.base import inside
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import read_text
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.repo import git
+from llmc.repo.dead_locks import lock_holders
 from llmc.repo.project import Project
 
 #: how long a git command may take to finish before an unused lock counts as stale
@@ -86,15 +87,6 @@ def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:
     except OSError:
         return GitLock(str(path), 0.0, in_use=True, of_source=of_source)
     return GitLock(str(path), age, in_use=bool(lock_holders(works_in, path)), of_source=of_source)
-
-
-def lock_holders(repo: Path, lock: Path) -> list[int]:
-    """The git commands that run in a repository or worktree, and the processes that have the lock open."""
-    return [*git_commands_in(repo), *processes.works_in(os.path.realpath(lock))]
-
-
-def git_commands_in(place: Path) -> list[int]:
-    return [pid for pid in processes.works_in(str(place)) if processes.name_of(pid).startswith("git")]
 
 
 def _git_dir(source: str) -> Path | None:

@@ -4,18 +4,11 @@ import contextlib
 import os
 from pathlib import Path
 
-from llmc.base import inside, processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, lfs, trash
-from llmc.repo.git_locks import lock_holders
+from llmc.repo import dead_locks, git, git_dirs, lfs, trash
 from llmc.repo.project import Project
-
-#: how long another git command may hold a lock before we check which process it is
-LOCK_S = 2.0
-#: how long a git command that only reads may delay that check
-READER_S = 1.0
 
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
@@ -91,27 +84,15 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
 def _drop(name: str, worktree: Path, top: Path, lock_name: str) -> bool:
     """Whether there was a stale lock."""
     lock = top / lock_name
-    before = os.lstat(lock).st_ino
-    if processes.wait_until(lambda: not os.path.lexists(lock), LOCK_S, interval_s=0.05):
-        return False
-    if not processes.wait_until(lambda: not lock_holders(worktree, lock), READER_S, interval_s=0.1):
-        pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
-        raise Refused(
-            f"a git command in {name}'s worktree holds {lock}: pid {pids or 'unknown'}",
-            hint="Wait for that command to finish, or stop it, then run this command again.",
-        )
     try:
-        with inside.folder_of(top, lock_name) as (folder, last):
-            if os.lstat(last, dir_fd=folder).st_ino != before:
-                raise Refused(
-                    f"a git command in {name}'s worktree holds {lock}", hint="Run the command again."
-                )
-            os.unlink(last, dir_fd=folder)
-    except FileNotFoundError:
-        return False
+        return dead_locks.drop(top, lock_name, lambda: dead_locks.lock_holders(worktree, lock))
+    except dead_locks.InUse as error:
+        raise Refused(
+            f"a git command in {name}'s worktree holds {lock}: pid {error}",
+            hint="Wait for that command to finish, or stop it, then run this command again.",
+        ) from None
     except OSError as error:
         raise explain(error, f"cannot remove {lock}") from error
-    return True
 
 
 def _add(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:

@@ -87,7 +87,7 @@ def person_in_way(project: Project, record: WorkerRecord, patience_s: float = RE
 def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
     """Why a prompt would be refused now; presses no key. `patience_s`: how long a redraw may take."""
     try:
-        typist = Typist(project, record, _no_prompt())
+        typist = Typist(project, record, _no_prompt(), types=False)
         typist._refuse_if_a_dialog_or_person_is_there()
         if not _see(lambda: typist._box().box in _FREE, patience_s):
             typist._refuse_what_is_in_the_box()
@@ -128,12 +128,16 @@ def leave(project: Project, record: WorkerRecord) -> None:
 class Typist:
     """One delivery in progress."""
 
-    def __init__(self, project: Project, record: WorkerRecord, delivery: Delivery) -> None:
+    def __init__(
+        self, project: Project, record: WorkerRecord, delivery: Delivery, *, types: bool = True
+    ) -> None:
+        """Not `types`: it only looks, and what tmux said a moment ago is good enough."""
         self.project = project
         self.record = record
         self.name = record.name
         self.delivery = delivery
         self.header = header_line(delivery.prompt_id)
+        self._types = types
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
@@ -191,7 +195,8 @@ class Typist:
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
-        pane = answered(self.project.pane_now(self.record), self.name)
+        look = self.project.pane_now if self._types else self.project.pane
+        pane = answered(look(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
                 Obstacle.DEAD,

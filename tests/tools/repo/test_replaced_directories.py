@@ -12,7 +12,7 @@ from llmc.base import inside
 from llmc.base.files import remove_tree
 from llmc.config.edit import set_value
 from llmc.landing.prompts import conflict_prompt
-from llmc.repo import copied_files, git, provision, serena, setup, trash, worktrees
+from llmc.repo import copied_files, dead_locks, git, provision, serena, setup, trash, worktrees
 from llmc.repo.project import Project
 from llmc.sessions.rules import decide
 from tests.support.repos import Mold, Repo, add_worker, make_project, project_at, worker_of
@@ -170,7 +170,7 @@ def test_a_stale_lock(
     project: Project, worktree: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a contained worker, whose refs are its agent's."""
-    monkeypatch.setattr(worktrees, "LOCK_S", 0)
+    monkeypatch.setattr(dead_locks, "LOCK_S", 0)
     refs = project.root.path / ".git/refs/heads/llmc"
     record = worker_of(project)[0]
     never_elsewhere(

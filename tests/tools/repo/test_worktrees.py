@@ -15,7 +15,7 @@ import pytest
 from llmc.base.errors import Refused
 from llmc.records.event_log import EventLog
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, provision, uncommitted, worktrees
+from llmc.repo import dead_locks, git, provision, uncommitted
 from llmc.repo.project import Project
 from llmc.workers import nuke
 from tests.support.repos import (
@@ -307,8 +307,8 @@ def test_the_lock_of_a_git_at_work_is_left_alone(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: remove every lock that is two seconds old; a commit waiting for its editor would lose its index."""
-    monkeypatch.setattr(worktrees, "LOCK_S", 0.2)
-    monkeypatch.setattr(worktrees, "READER_S", 0.2)
+    monkeypatch.setattr(dead_locks, "LOCK_S", 0.2)
+    monkeypatch.setattr(dead_locks, "READER_S", 0.2)
     record, worktree = worker
     with committing(worktree) as pid:
         with pytest.raises(Refused, match=str(pid)):

@@ -15,7 +15,7 @@ from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.landing import default_branch, slots, undo
-from llmc.repo import clone_guard, git, git_locks, own_objects, sources, trash, worktrees
+from llmc.repo import clone_guard, dead_locks, git, git_locks, own_objects, sources, trash, worktrees
 from llmc.repo.git_locks import GitLock
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
@@ -166,7 +166,7 @@ def _drop_lock(project: Project, path: str) -> str:
         lock = Path(path)
         if not lock.exists():
             return "already resolved"
-        if git_locks.lock_holders(project.root.path, lock):
+        if dead_locks.lock_holders(project.root.path, lock):
             raise Refused(
                 "a git command is using the lock",
                 hint="When it has finished, run `llmc doctor --repair` again.",
