@@ -25,9 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     alone, uncontained = item.get_closest_marker("alone"), item.get_closest_marker("uncontained")
     if alone is not None and on_postgres.is_on():
-        pytest.skip(f"of a root that works alone: {alone.args[0]}")
+        pytest.skip(f"only for a root without a fleet: {alone.args[0]}")
     if uncontained is not None and SANDBOX != "off":
-        pytest.skip(f"of agents that are not contained: {uncontained.args[0]}")
+        pytest.skip(f"only for agents that are not contained: {uncontained.args[0]}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -260,7 +260,7 @@ def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)], capture_output=True
     ).returncode:
-        pytest.skip("no disk of its own can be had here")
+        pytest.skip("cannot mount a file system here")
     try:
         fleet.root = disk / "root"
         fleet.llmc("init", "--target", str(fleet.root))

@@ -217,7 +217,7 @@ def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
     assert reported["worker"] == "adam"
 
 
-@pytest.mark.skipif(hook_client.PORTABLE, reason="without /proc the sender believes its variables")
+@pytest.mark.skipif(hook_client.PORTABLE, reason="without /proc, the sender trusts its environment")
 def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> None:
     """A forged Stop would end adam's turn. Break: use our own LLMC_INSTANCE in hook_client.main.
 

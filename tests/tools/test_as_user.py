@@ -20,7 +20,7 @@ exit 7
 def test_root_becomes_a_user_that_exists_for_this_command_only() -> None:
     """Break: leave the loop with `tmpfs` out where Python is in root's home, or the trap that removes its files."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
-        pytest.skip("no mounts of its own can be had here")
+        pytest.skip("cannot create a mount namespace here")
     known = Path("/etc/passwd").read_text()
     done = subprocess.run(
         ["scripts/as-user", "sh", "-c", LOOK], cwd=REPOSITORY, capture_output=True, text=True

@@ -89,7 +89,7 @@ def test_a_window_is_a_persons_and_a_job_is_nobodys(server: list[str], tmp_path:
     assert said(job).startswith("unknown   the command was started by tmux itself")
 
 
-@pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
+@pytest.mark.skipif(PORTABLE, reason="only on Linux")
 def test_what_an_agent_leaves_behind_stays_below_it(tmp_path: Path) -> None:
     """Break: no prctl in launch.py."""
     answer = tmp_path / "answer"

@@ -219,7 +219,7 @@ def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
             process.wait()
 
 
-@pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
+@pytest.mark.skipif(PORTABLE, reason="only on Linux")
 def test_a_pid_that_is_anothers_by_now_is_not_signalled() -> None:
     """Break: os.kill by pid alone; or no check of the parent."""
     innocent = subprocess.Popen(["sleep", "300"])

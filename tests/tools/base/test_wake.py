@@ -63,7 +63,7 @@ def test_the_socket_is_private(path: Path) -> None:
         os.umask(mask)
 
 
-@pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
+@pytest.mark.skipif(PORTABLE, reason="only on Linux")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may send as somebody else")
 def test_other_people_s_wake_ups_are_dropped(path: Path) -> None:
     """Breaks when the sender's uid is not checked."""

@@ -9,7 +9,7 @@ import pytest
 from llmc.base.wake import open_watch
 from llmc.hook_client import PORTABLE
 
-pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
+pytestmark = pytest.mark.skipif(PORTABLE, reason="only on Linux")
 
 
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:
