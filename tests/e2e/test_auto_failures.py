@@ -267,7 +267,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 4, after=(2, 3))
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
-    assert "tasks 2, 3 failed on auto-1 with the same cause (crash)" in daemon.said
+    assert "tasks 2, 3 failed on auto-1 for the same reason (crash)" in daemon.said
     # While the first of them waits, the other one starts.
     assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 

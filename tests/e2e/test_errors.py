@@ -338,7 +338,7 @@ def test_a_working_directory_that_is_gone(shared: Fleet, tmp_path: Path) -> None
     argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-P", "-m", "llmc"]
     for command in (["status", "--json"], ["status"]):
         done = subprocess.run([*argv, *command], env=shared.env, capture_output=True, text=True, timeout=60)
-        complaint(Result(done), NOT_FOUND, "working directory no longer exists", "--root")
+        complaint(Result(done), NOT_FOUND, "current directory no longer exists", "--root")
         gone.mkdir()
     named = [*argv, "--root", str(shared.root), "status", "--json"]
     done = subprocess.run(named, env=shared.env, capture_output=True, text=True, timeout=60)

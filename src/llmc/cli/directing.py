@@ -46,7 +46,7 @@ from llmc.config.options import is_auto_name
 @click.option(
     "--self-review/--no-self-review",
     default=None,
-    help="Have the agent review its own work before you do [default: defaults.self_review.enabled]",
+    help="Have the agent review its own work before you do [default: defaults.self_review.enabled in config.toml]",
 )
 @click.option("--new", is_flag=True, help="Add a worker if none is idle")
 @json_option

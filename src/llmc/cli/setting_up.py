@@ -169,7 +169,7 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
 
 @click.command("add")
 @click.argument("name")
-@click.option("--model", help="Claude model for this worker [default: defaults.model]")
+@click.option("--model", help="Claude model for this worker [default: defaults.model in config.toml]")
 @click.option("--role-prompt", default="", help="Text to prepend to each of this worker's tasks")
 @click.option(
     "--excluded-from-pool", is_flag=True, help="Exclude this worker from automatic selection by `llmc start`"

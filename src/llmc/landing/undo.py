@@ -118,7 +118,7 @@ def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     """Not the one before instead: the user means the accept that waits."""
     assert pending.accept is not None
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
-    hint = f"Run `llmc accept {pending.name}` to check whether it has landed."
+    hint = f"Run `llmc accept {pending.name}` to check again and, if it has landed, finish the accept."
     if before is not None:
         hint += f" To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
     return Refused(

@@ -31,7 +31,7 @@ KINDS: dict[str, str] = {
     "digest": "auto mode ended; the message contains the digest",
     "goal_asked": "a goal needs you: it has a question or has used up its budget",
     "overseer_failure": "the daemon failed; the supervisor restarts it or starts an agent to fix the cause",
-    "overseer_ended": "the supervisor stopped because auto mode ended or a failure needs you",
+    "overseer_ended": "the supervisor stopped because auto mode ended or a failure requires a manual fix",
 }
 
 #: the notice kind for each kind of attention item; others use their severity

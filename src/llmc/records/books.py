@@ -237,9 +237,9 @@ def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
         return f"{len(everybodys)} tasks in a row failed their checks: {_listed(everybodys)}"
     own = {task for task, why in books.streaks[failed] if why == cause}
     if _pieces(books, own) > 1:
-        return f"tasks {_listed(own)} failed on {failed} with the same cause ({cause})"
+        return f"tasks {_listed(own)} failed on {failed} for the same reason ({cause})"
     if all(hit.values()) and _pieces(books, everybodys) > 1:
-        return f"tasks failed on every worker with the same cause ({cause}): {_listed(everybodys)}"
+        return f"tasks failed on every worker for the same reason ({cause}): {_listed(everybodys)}"
     return ""
 
 

@@ -48,7 +48,7 @@ ACTIONS: dict[str, str] = {
     "rebase_validated": "rebased work passed `repo.validate`",
     "validation_failed": "rebased work failed `repo.validate` (`code`, `round`: 0 after a clean rebase)",
     "background_ended": "llmc stopped an agent's background processes (`pids`, `commands`)",
-    "accept_step": "`llmc accept` reached a step (`step`, `commit`)",
+    "accept_step": "`llmc accept` started its next step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"

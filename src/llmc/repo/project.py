@@ -211,7 +211,7 @@ def locate_root(explicit: str | None, tell: Callable[[str], None] | None = None)
         if not (explicit or os.environ.get("LLMC_ROOT")):
             hint = "Change to an existing directory, or specify a root with --root PATH."
             raise NotFound(
-                "cannot find the root: the working directory no longer exists", hint=hint
+                "cannot find the llmc root: the current directory no longer exists", hint=hint
             ) from error
         cwd = Path("/")
     return find_root(

@@ -60,7 +60,7 @@ NOTICED_S = 3.0
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
-    pane = answered(project.pane(record), name, hint=f"Run `{record.start_command}` again.")
+    pane = answered(project.pane(record), name, hint=f"Run `{record.start_command}`.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return

@@ -505,7 +505,7 @@ class Site:
 
     async def _no_page(self, request: Request, error: Exception) -> Response:
         """Such as the address of an order, reloaded or opened from the history."""
-        return self._problem(request, 405, f"{request.url.path[:80]} is not a page", "Nothing was done.")
+        return self._problem(request, 405, f"{request.url.path[:80]} is not a page", "Nothing was changed.")
 
     async def _broken(self, request: Request, error: Exception) -> Response:
         """The server has the traceback; who asked gets a page with a way back."""

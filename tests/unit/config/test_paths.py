@@ -153,7 +153,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert locate_root(str(root)).path == root
-    with pytest.raises(LlmcError, match="working directory"):
+    with pytest.raises(LlmcError, match="current directory"):
         locate_root(None)
     monkeypatch.chdir(tmp_path)
 

@@ -166,8 +166,8 @@ def test_who_waits_for_whom_has_no_circle() -> None:
     value["phases"][0]["deps"] = ["S1.1.1"]
     value["phases"][0]["tasks"][0]["subtasks"][0]["deps"] = ["T1.1"]
     assert problems_of(value) == [
-        "$.phases[0].deps[0]: P1 cannot depend on its child S1.1.1",
-        "$.phases[0].tasks[0].subtasks[0].deps[0]: S1.1.1 cannot depend on its parent T1.1",
+        "$.phases[0].deps[0]: P1 cannot depend on S1.1.1, which is part of it",
+        "$.phases[0].tasks[0].subtasks[0].deps[0]: S1.1.1 cannot depend on T1.1, which contains it",
     ]
 
 

@@ -169,12 +169,12 @@ def test_when_going_on_makes_no_sense() -> None:
     same = [*rows, *failed(4, "8", "auto-1")]
     assert (
         hopeless(fold(Books(), same), workers, "auto-1")
-        == "tasks 7, 8 failed on auto-1 with the same cause (agent)"
+        == "tasks 7, 8 failed on auto-1 for the same reason (agent)"
     )
     everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
     assert (
         hopeless(fold(Books(), everybody), workers, "auto-2")
-        == "tasks failed on every worker with the same cause (agent): 7, 8"
+        == "tasks failed on every worker for the same reason (agent): 7, 8"
     )
     assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]

@@ -145,7 +145,7 @@ def _broken(worker: WorkerFacts) -> Iterator[Finding]:
         yield fixable(text, ", which links it to the root's clone again and keeps its files")
     else:
         nuke = f"remove the worker with `llmc nuke {name}` (everything goes to the trash)"
-        yield Finding(text, f"run `llmc console {name}` to fix it, or {nuke}")
+        yield Finding(text, f"fix it in a shell (`llmc console {name}`), or {nuke}")
 
 
 def _link_worktree(project: Project, record: WorkerRecord) -> str:

@@ -30,9 +30,7 @@ def _task_problems(at: Sight) -> list[str]:
 
 
 def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
-    fix = (
-        "run `llmc tasks list` for details and fix the task list; auto mode will not start until it is fixed"
-    )
+    fix = "run `llmc tasks list` for details, then fix the task list; auto mode cannot start until then"
     for text in seen:
         yield Finding(text, fix, subject=text)
 

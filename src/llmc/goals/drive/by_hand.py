@@ -48,7 +48,7 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
     if node.node_id in children_of(view.nodes):
         raise Refused(
             f"cannot mark {node.kind} {node.node_id} done: its status is derived from its children",
-            hint=f'To override the status: llmc work override {shlex.quote(node.node_id)} --status done --reason "why"',
+            hint=f'To override the status: llmc work override {shlex.quote(node.node_id)} --status done --reason "..."',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
     return joined(Change(crystallizations=(proof,)), moved_to([moved], []))

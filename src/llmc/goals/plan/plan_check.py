@@ -379,9 +379,9 @@ def _of_deps(wait: Wait, known: Mapping[str, Wait], elsewhere: frozenset[str]) -
             if needed not in elsewhere:
                 problems.append(_sense(path, f"no phase, task or subtask has the id {needed}"))
         elif needed in _ancestors(wait, known):
-            problems.append(_sense(path, f"{wait.id} cannot depend on its parent {needed}"))
+            problems.append(_sense(path, f"{wait.id} cannot depend on {needed}, which contains it"))
         elif wait.id in _ancestors(known[needed], known):
-            problems.append(_sense(path, f"{wait.id} cannot depend on its child {needed}"))
+            problems.append(_sense(path, f"{wait.id} cannot depend on {needed}, which is part of it"))
     return problems
 
 
