@@ -331,12 +331,10 @@ class _Steps:
         if not self.journal.receipt:
             with default_branch.merge_lock(self.project):
                 return self.way.begin(self.project, _offer(self.journal))
-        receipt, answer = self.asked or ("", None)
-        if (
-            answer is None or receipt != self.journal.receipt
-        ):  # another process has just handed the revert over
-            return ways.Waits(self.journal.receipt, self.journal.waits_for)
-        return answer
+        if self.asked is not None and self.asked[0] == self.journal.receipt:
+            return self.asked[1]
+        # Another process has just handed the revert over.
+        return ways.Waits(self.journal.receipt, self.journal.waits_for)
 
     def _verify(self) -> UndoJournal:
         if not self.way.verify(self.project, self.journal.revert):
