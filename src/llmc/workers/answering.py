@@ -85,9 +85,9 @@ def _answerable(project: Project, record: WorkerRecord) -> Asked:
 def _why_not_here(record: WorkerRecord, told: bool) -> str:
     if not told:
         return "has an open dialog that is not a question"
-    return (
-        "is asking for permission" if record.reason == "permission" else "is asking several questions at once"
-    )
+    if record.reason == "permission":
+        return "is asking for permission"
+    return "is showing several questions, several choices or previews"
 
 
 def _goes_on(now: WorkerRecord) -> Step | None:

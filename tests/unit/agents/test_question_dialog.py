@@ -118,6 +118,7 @@ def test_one_question_with_known_options_can_be_answered() -> None:
         ("AskUserQuestion", {"questions": [question(several=True)]}, "Which?"),
         ("AskUserQuestion", {"questions": [question(options=[{"label": 3}])]}, "Which?"),
         ("AskUserQuestion", {"questions": [question(options=[])]}, "Which?"),
+        ("AskUserQuestion", {"questions": [question(options=[{"label": "A", "preview": "a"}])]}, "Which?"),
         ("AskUserQuestion", {"questions": "?"}, "a question without text"),
         ("AskUserQuestion", None, "a question without text"),
         ("Bash", {"command": "rm -rf x", "description": "d"}, "Bash: rm -rf x"),

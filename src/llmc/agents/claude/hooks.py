@@ -111,14 +111,14 @@ def asked(hook: HookEvent) -> Asked:
 
 
 def _one_question(given: Any) -> tuple[str, tuple[str, ...]] | None:
-    """Text and labels, where there is one question with one answer."""
+    """Text and labels, where there is one question with one answer. Options with a preview make another dialog."""
     rows = given.get("questions") if isinstance(given, dict) else None
     if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], dict):
         return None
     text, options, several = (rows[0].get(key) for key in ("question", "options", "multiSelect"))
     if not isinstance(text, str) or not isinstance(options, list) or several:
         return None
-    found = [one.get("label") for one in options if isinstance(one, dict)]
+    found = [one.get("label") for one in options if isinstance(one, dict) and not one.get("preview")]
     labels = tuple(one for one in found if isinstance(one, str) and len(one) <= MOST_CHARS)
     fits = len(labels) == len(options) <= MOST_OPTIONS and len(text) <= MOST_CHARS
     return (text, labels) if fits else None
