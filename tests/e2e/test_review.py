@@ -401,18 +401,21 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
 
 
 def test_the_message_from_an_editor(running: Fleet) -> None:
+    """Markdown stays as it was written. Break: drop every line with #, or keep the lines below the cut."""
     work(running, "e1")
-    editor = (
-        f"{sys.executable} -c \"import sys; open(sys.argv[1], 'w').write('from the editor\\n# not this')\""
-    )
+    written = "# From the editor\n\n## Steps\n#include <stdio.h>\n"
+    program = f"import sys; at = sys.argv[1]; now = open(at).read(); open(at, 'w').write({written!r} + now)"
+    script = running.dir / "write.py"
+    script.write_text(program)
+    editor = f"{sys.executable} {script}"
     receipt = running.llmc("reject", "adam", "--json", EDITOR=editor).json
     running.wait("adam", "needs_review")
     prompt = sent(running, receipt["prompt_id"])
-    assert "from the editor" in prompt
-    assert "not this" not in prompt
+    assert written.strip() in prompt
+    assert "is ignored" not in prompt
     refused = running.llmc("start", "--worker", "adam", code=3, EDITOR=editor)
     (path,) = re.findall("your text was saved in (.*)", refused.err)
-    assert Path(path).read_text() == "from the editor\n"
+    assert Path(path).read_text() == written
     os.unlink(path)
 
 

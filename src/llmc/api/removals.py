@@ -49,6 +49,8 @@ def restore_to(project: Project, entry: Entry, to: str) -> RestoredToWorker | Pa
     """Restore the work to the worker of that name, else copy a trashed directory to that path."""
     if to in project.store.read().workers:
         return restore.restore_to_worker(project, entry, to)
+    if not entry.directory and "/" not in to:
+        project.store.worker(to)  # there is nothing to copy, so it is a mistyped name
     return restore.restore_directory(entry, Path(to))
 
 

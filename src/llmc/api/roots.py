@@ -9,6 +9,7 @@ from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
 from llmc.config import trust
 from llmc.config.paths import Root as Root
+from llmc.records.items import Registration
 from llmc.repo.project import Project as Project
 from llmc.repo.project import agent_for
 from llmc.repo.project import locate_root as locate_root
@@ -32,6 +33,21 @@ def roots_of_user() -> list[str]:
 
 def worker_names(project: Project) -> list[str]:
     return list(project.store.read().workers)
+
+
+def auto_mode(project: Project) -> Registration | None:
+    """The daemon, if it runs in auto mode."""
+    from llmc.records.sight import registration  # few commands ask
+
+    found = registration(project.root.path) if project.daemon_runs() else None
+    return found if found is not None and found.auto is True else None
+
+
+def workers_in_use(project: Project) -> list[str]:
+    """All workers but those of auto mode that its daemon does not drive: they are left from an earlier run."""
+    auto = auto_mode(project)
+    every = project.store.read().workers.values()
+    return [one.name for one in every if not one.auto or (auto is not None and auto.drives(one.name))]
 
 
 def require_worker(project: Project, name: str) -> str:

@@ -69,6 +69,7 @@ class Up(Struct, frozen=True):
     instance_id: str | None = None
     #: a daemon was already running: its lock holder, and the agents started now, with their errors
     ran_already: str = ""
+    is_auto: bool = False
     started: dict[str, str] = {}
     #: the daemon ran in the foreground and exited with this code
     ended: int | None = None
@@ -231,7 +232,12 @@ def _start_the_missing(project: Project) -> Up:
     """A daemon is already running: start only the missing agents."""
     offline = [w.name for w in _by_daemon(project) if w.status is Status.OFFLINE]
     problems = {str(name): bring_up(project, name) or "" for name in offline}
-    return Up(_by_daemon(project), ran_already=holder(project.root.lock("daemon")), started=problems)
+    return Up(
+        _by_daemon(project),
+        ran_already=holder(project.root.lock("daemon")),
+        is_auto=control.is_auto(project) is True,
+        started=problems,
+    )
 
 
 def _by_daemon(project: Project) -> list[WorkerRecord]:

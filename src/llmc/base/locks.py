@@ -50,6 +50,8 @@ class Rank(IntEnum):
     REVIEW = 11
     #: of the browsers that signed in to the web page; held only for a moment
     WEB = 12
+    #: while a git lock file is removed whose git was killed; held only for a moment
+    GIT_LOCKS = 13
 
 
 #: how long a lock may outlive its process

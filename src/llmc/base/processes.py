@@ -110,6 +110,16 @@ def works_in(directory: str) -> list[int]:
     return [pid for pid in _pids() if any(f"{path}/".startswith(inside) for path in _places(pid))]
 
 
+def places_of(pid: int) -> list[str]:
+    """Working directory and open files of a process; none if it is gone or another user's."""
+    return _places(pid)
+
+
+def named(start: str) -> list[int]:
+    """Processes whose program has a name that starts like this."""
+    return [pid for pid in _pids() if name_of(pid).startswith(start)]
+
+
 def name_of(pid: int) -> str:
     """The program's name from the kernel; "" for a process that is gone."""
     if PORTABLE:

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.api import acceptance
+from llmc.api import acceptance, roots
 from llmc.api.roots import Project
 from llmc.base.text import counted, some_files
 from llmc.cli.accept_work import land
@@ -129,6 +129,8 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
     if what.begun:
         note(f"resuming the undo of {which}")
     else:
+        if roots.auto_mode(project) is not None:
+            note("auto mode is running and will do the task again; to prevent that, run `llmc down` first")
         confirm(f"Revert {which}?", f"this would revert {which}", yes)
     with Elapsed(f"reverting {what.commit[:12]}"):
         done = acceptance.undo(project, what)

@@ -151,6 +151,10 @@ def on_each(
             yield {**failed(name), "error": error.message, "hint": error.hint}
 
 
+#: a line as in git's commit messages; lines with # above it are Markdown
+_CUT = "# ------------------------ >8 ------------------------"
+
+
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
     """The given text, the contents of the file, or what the user writes in an editor."""
     if text is not None and file is not None:
@@ -166,11 +170,12 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
             if what == "task"
             else f"Pass the {what} as an argument or with --file.",
         )
-    written = click.edit(f"\n# Write the {what} above. Lines starting with # are ignored.\n", extension=".md")
-    lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
-    if not "".join(lines).strip():
+    advice = f"# Write the {what} above this line; everything below it is ignored."
+    written = click.edit(f"\n{_CUT}\n{advice}\n", extension=".md") or ""
+    kept = [line for line in written.partition(_CUT)[0].splitlines() if line != advice]
+    text = "\n".join(kept).strip()
+    if not text:
         raise UsageError(f"empty {what}; nothing was sent", hint="Save the file before you close the editor.")
-    text = "\n".join(lines).strip()
     _keep_draft(text, what)
     return text
 

@@ -139,7 +139,7 @@ def _show_started(done: Up, as_json: bool) -> int:
         rows = [{"name": name, "error_reason": problem} for name, problem in done.started.items()]
         print_json({"already_running": True, "workers": rows})
         return _code(done)
-    say(f"daemon already running: {done.ran_already}")
+    say(f"daemon already running{' in auto mode' if done.is_auto else ''}: {done.ran_already}")
     status = {str(worker.name): worker.status for worker in done.workers}
     for name, problem in done.started.items():
         say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {status.get(name)}")

@@ -108,7 +108,7 @@ RESTART_S = 5.0
     shell_complete=complete_list(seeing.STATUSES),
     help="Statuses to wait for",
 )
-@click.option("--all-idle", is_flag=True, help="Wait until every worker is idle")
+@click.option("--all-idle", is_flag=True, help="Wait until every worker in use is idle")
 @click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
 @click.option(
     "--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as a duration such as 15m"
@@ -154,7 +154,7 @@ def wait(
         )
     timeout_s = _seconds(timeout)
     known = [roots.require_worker(project, name) for name in dict.fromkeys(workers)]
-    names = known or roots.worker_names(project)
+    names = known or roots.workers_in_use(project)
     return fast.wait(str(project.root.path), names, wanted, timeout_s, as_json)
 
 

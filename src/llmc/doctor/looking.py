@@ -268,7 +268,7 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
         age = age_s(lock.stat().st_mtime, now_unix())
     except FileNotFoundError:
         return None, False
-    return age, bool(lock_holders(worktree, lock))
+    return age, bool(lock_holders(worktree, lock=lock))
 
 
 def _settings_problem(project: Project, record: WorkerRecord) -> str:

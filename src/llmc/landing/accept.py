@@ -49,8 +49,6 @@ from llmc.sessions import intake
 MAX_ATTEMPTS = 20
 #: how much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
-#: how many lines of a failed command go to the attention list
-LAST_LINES = 4
 #: how long a check of the source or the worker stays valid; a validation or a wait outdates it
 CHECK_HOLDS_S = 1.0
 
@@ -133,9 +131,8 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead, asked: str) -> 
 
 def _why(error: LlmcError) -> str:
     """The message and the last lines of a failed command."""
-    output = error.output.strip() if isinstance(error, CommandFailed) else ""
-    tail = " / ".join(line.strip() for line in output.splitlines()[-LAST_LINES:] if line.strip())
-    return " ".join(part for part in (error.message.partition("\n")[0][:300], tail[-500:]) if part)
+    output = error.output if isinstance(error, CommandFailed) and "\n" not in error.message else ""
+    return gist(f"{error.message}\n{output}")
 
 
 class _Pipeline:

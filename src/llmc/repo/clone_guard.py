@@ -29,7 +29,7 @@ from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
-from llmc.repo import dead_locks, git, git_config, git_dirs, indexes
+from llmc.repo import git, git_config, git_dirs, indexes
 from llmc.repo.git_config import Broken, Seen, Stamp, is_settled, stamp
 from llmc.repo.rules.clone_config import (
     CLONE_SETTINGS,
@@ -122,13 +122,20 @@ class CloneGuard:
 
     def free(self, said: str, repo: Path) -> bool:
         """Remove the lock of a killed git that is named there, if it is in a git directory of this root."""
-        again, dropped = dead_locks.free(self._root, said, repo)
+        if "File exists" not in said:
+            return False
+        from llmc.repo import dead_locks  # rarely in the way
+
+        lock = dead_locks.named_in(said, repo)
+        try:
+            dropped = lock is not None and dead_locks.drop(Path(self._root), lock)
+        except (dead_locks.InUse, OSError):
+            return False
         if dropped and locks.may_take(locks.Rank.STATE):
+            worker = self._owner_of(str(repo), _OF_WORKERS) or None
             with suppress(LlmcError), Store(Root(Path(self._root))).transaction() as tx:
-                tx.emit(
-                    "lock_removed", worker=self._owner_of(str(repo), _OF_WORKERS) or None, paths=[dropped]
-                )
-        return again
+                tx.emit("lock_removed", worker=worker, paths=[str(lock)])
+        return lock is not None
 
     def _apart(self, place: str) -> str:
         """The contained worker in whose worktree or repository this is, or ""."""

@@ -1,93 +1,130 @@
 """Lock files that a killed git left behind: git itself never removes them, and every later command would fail."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from llmc.base import inside, processes
-from llmc.base.clock import age_s, now_unix
+from llmc.base import inside, locks, processes
+from llmc.base.errors import LockTimeout
+from llmc.base.files import read_text
 from llmc.base.text import pattern
 from llmc.config import root_layout
+from llmc.config.paths import Root
 
-#: how long another git command may hold a lock before we check which process it is
-LOCK_S = 2.0
-#: how long a git command that only reads may delay that check
+#: how long a lock is watched before it may be dead: its owner may be a program that llmc does not know
+WATCH_S = 2.0
+#: how long a git command that only reads may delay that
 READER_S = 1.0
-#: by how much the clock of the file system may differ
-CLOCK_S = 1.0
 
-_LOCK = pattern(r"Unable to create '(.+?\.lock)': File exists")
-_CONFIG = pattern(r"could not lock config file (.+?): File exists")
+_NAMED = pattern(
+    r"Unable to create '([^\0\n]+?)\.lock': File exists|lock config file ([^\0\n]+?): File exists"
+)
+_IN_ENVIRONMENT = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
+
+#: which file it is; an inode alone is soon another file's
+_Stamp = tuple[int, int, int]
 
 
 class InUse(Exception):
     """A process may still need the lock."""
 
-    def __init__(self, pids: list[int]) -> None:
-        super().__init__(", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in pids) or "unknown")
+    def __init__(self, pids: Sequence[int]) -> None:
+        super().__init__(", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in pids))
 
 
-def free(root: str, said: str, repo: Path) -> tuple[bool, str]:
-    """Remove the lock because of which git failed with these words, if it is in a git directory of the root.
+def named_in(said: str, repo: Path) -> Path | None:
+    """The lock because of which git failed in a directory."""
+    found = _NAMED.search(said)
+    return repo / f"{found[1] or found[2]}.lock" if found else None
 
-    Returns whether git can try again, and the lock, unless its owner removed it.
+
+def drop(root: Path, lock: Path) -> bool:
+    """Remove a lock in a git directory of the root, if it is dead. False if it is gone, or another one by now.
+
+    Raises InUse, and OSError if it is elsewhere, or a link is in the way.
     """
-    found = _LOCK.search(said) or _CONFIG.search(said)
-    lock = repo / (found[1].removesuffix(".lock") + ".lock") if found else repo
-    top = _git_dir_of(root, str(lock))
-    if not found or not top:
-        return False, ""
-    try:
-        name = os.path.relpath(lock, top)
-        dropped = drop(Path(top), name, lambda: _may_have_made(Path(root), lock))
-    except (InUse, OSError):
-        return False, ""
-    return True, str(lock) if dropped else ""
+    top = _git_dir_of(root, lock)
+    name = os.path.relpath(lock, top)
+    with inside.folder_of(top, name) as (folder, last):
+        before = _stamp(last, folder)
+        if before is None:
+            return False
+        # Its owner runs now, or is dead: who starts later has not made it.
+        pids = lock_holders(*_users_of(root, top, lock), lock=lock)
+        owners = [one for pid in pids if (one := processes.identify(pid)) is not None]
 
+        def is_another() -> bool:
+            return _stamp(last, folder) != before
 
-def _git_dir_of(root: str, place: str) -> str:
-    """The clone or the worker's repository in which this is; "" if it is elsewhere."""
-    clone, repos = f"{root}/.git", f"{root}/{root_layout.REPOS}/"
-    if place.startswith(repos):
-        return repos + place.removeprefix(repos).partition("/")[0]
-    return clone if place.startswith(f"{clone}/") else ""
-
-
-def drop(top: Path, name: str, holders: Callable[[], list[int]]) -> bool:
-    """Remove the lock `name` below `top`; False if its owner did. Raises InUse, and OSError where a link is in the way."""
-    lock = top / name
-    try:
-        before = os.lstat(lock)
-    except FileNotFoundError:
-        return False
-    fresh_s = max(0.0, LOCK_S - age_s(before.st_mtime, now_unix()))
-    if processes.wait_until(lambda: not os.path.lexists(lock), fresh_s, interval_s=0.05):
-        return False
-    if not processes.wait_until(lambda: not holders(), READER_S, interval_s=0.1):
-        raise InUse(holders())
-    try:
-        with inside.folder_of(top, name) as (folder, last):
-            if os.lstat(last, dir_fd=folder).st_ino != before.st_ino:
-                raise InUse([])
-            os.unlink(last, dir_fd=folder)
-    except FileNotFoundError:
-        return False
+        if processes.wait_until(is_another, WATCH_S, interval_s=0.05):
+            return False
+        processes.wait_until(lambda: not any(one.is_alive for one in owners), READER_S, interval_s=0.05)
+        if alive := [one.pid for one in owners if one.is_alive]:
+            raise InUse(alive)
+        try:
+            # Two that meet the same dead lock: the second would remove the new lock of the first.
+            with locks.lock(Root(root).lock("git-locks"), locks.Rank.GIT_LOCKS, timeout_s=WATCH_S):
+                if is_another():
+                    return False
+                os.unlink(last, dir_fd=folder)
+        except LockTimeout:
+            return False
     return True
 
 
-def lock_holders(repo: Path, lock: Path) -> list[int]:
-    """The git commands that run in a repository or worktree, and the processes that have the lock open."""
-    return [*git_commands_in(repo), *processes.works_in(os.path.realpath(lock))]
+def _stamp(name: str, folder: int) -> _Stamp | None:
+    try:
+        found = os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _git_dir_of(root: Path, lock: Path) -> Path:
+    """The clone or the worker's repository in which a lock is."""
+    clone, repos = root / ".git", root / root_layout.REPOS
+    if lock.is_relative_to(repos) and lock.parent != repos:
+        return repos / lock.relative_to(repos).parts[0]
+    if lock.is_relative_to(clone):
+        return clone
+    raise FileNotFoundError(f"{lock} is not in a git directory of {root}")
+
+
+def _users_of(root: Path, top: Path, lock: Path) -> list[Path]:
+    """Where git commands that need the lock work: one worktree, or anywhere in the root and in worktrees beside it."""
+    entries = top / "worktrees"
+    if lock.is_relative_to(entries):
+        return [_worktree_of(entries / lock.relative_to(entries).parts[0])]
+    linked = [_worktree_of(entry) for entry in entries.iterdir()] if entries.is_dir() else []
+    if top == root / ".git":
+        return [root, *linked]
+    return [root / root_layout.WORKTREES / top.name, top, *linked]
+
+
+def _worktree_of(entry: Path) -> Path:
+    return Path(read_text(entry / "gitdir").strip() or entry).parent
+
+
+def lock_holders(*places: Path, lock: Path) -> list[int]:
+    """The git commands that may work in these places, and the processes that have the lock open."""
+    wanted = [str(place) for place in places]
+    return [*_git_commands(wanted), *processes.works_in(os.path.realpath(lock))]
 
 
 def git_commands_in(place: Path) -> list[int]:
     return [pid for pid in processes.works_in(str(place)) if processes.name_of(pid).startswith("git")]
 
 
-def _may_have_made(place: Path, lock: Path) -> list[int]:
-    """The holders that began before the lock was made: in a root, some git is always at work."""
-    try:
-        made = os.lstat(lock).st_mtime + CLOCK_S
-    except OSError:
-        return []
-    return [pid for pid in lock_holders(place, lock) if (processes.began_unix(pid) or 0.0) <= made]
+def _git_commands(places: list[str]) -> list[int]:
+    """Those that are there, that name such a place, and those of other users: where they work cannot be seen."""
+    found = []
+    for pid in processes.named("git"):
+        there = processes.places_of(pid)
+        environment = processes.environment(pid)
+        told = [processes.command_of(pid), *(environment.get(name, "") for name in _IN_ENVIRONMENT)]
+        is_there = any(f"{path}/".startswith(f"{place}/") for path in there for place in places)
+        is_named = any(place in words for words in told for place in places)
+        is_hidden = not there and processes.is_alive(pid)
+        if is_there or is_named or is_hidden:
+            found.append(pid)
+    return found

@@ -28,6 +28,11 @@ class Divergence(Struct, frozen=True):
 _NOT_PLAIN = pattern(r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE)
 _COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
+#: how often git runs again after a lock was in its way; another command may have met the same lock
+_RETRIES = 3
+#: commands that may have begun when they fail, and then say something else the second time
+_ONCE = {"rebase", "merge", "cherry-pick", "revert", "am", "stash", "commit"}
+
 #: for commits that llmc makes on its own
 OWN_IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -136,7 +141,11 @@ def git(
 
     try:
         done = run()
-        if not done.ok and guarded and guarded.free(done.stderr, repo):
+        for _ in range(_RETRIES):
+            if done.ok or not guarded or not guarded.free(done.stderr, repo) or inherits:
+                break
+            if _ONCE & set(args):
+                break
             done = run()
     except proc.PrintedTooMuch as error:
         raise TooMuch(repo, error.argv, error.message) from None
@@ -536,6 +545,11 @@ _FETCHES = 3
 _MOVED_MEANWHILE = pattern(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
+def has_moved(said: str) -> bool:
+    """Whether git failed because another process moved the same ref."""
+    return _MOVED_MEANWHILE.search(said) is not None
+
+
 def fetch(repo: Path, source: str, branch: str, *more: str, timeout_s: float = 300) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
 
@@ -553,7 +567,7 @@ def fetch(repo: Path, source: str, branch: str, *more: str, timeout_s: float = 3
         )
         if done.ok:
             return
-        if not _MOVED_MEANWHILE.search(done.stderr):
+        if not has_moved(done.stderr):
             break
     raise ToolFailed(done.argv, done.returncode, done.stderr)
 

@@ -86,7 +86,7 @@ def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:
         age = age_s(path.stat().st_mtime, now_unix())
     except OSError:
         return GitLock(str(path), 0.0, in_use=True, of_source=of_source)
-    return GitLock(str(path), age, in_use=bool(lock_holders(works_in, path)), of_source=of_source)
+    return GitLock(str(path), age, in_use=bool(lock_holders(works_in, lock=path)), of_source=of_source)
 
 
 def _git_dir(source: str) -> Path | None:

@@ -77,13 +77,13 @@ def set_up(repository: Path) -> None:
     wanted = {f"filter.lfs.{key}": value if there else "" for key, value in _FILTERS.items()}
     wanted["filter.lfs.required"] = "true" if there else "false"
     if (repository / ".git").is_dir():
-        _set(repository / ".git/config", wanted)
+        _set(repository, repository / ".git/config", wanted)
         return
     # An agent may run, for which this file is read-only. A new one in its place would not be: it is written as it is.
     copy = git_dirs.kept_apart(repository) / "config"
     before = inside.read(repository, "config")
     write_atomic(copy, before)
-    _set(copy, wanted)
+    _set(Path("/"), copy, wanted)
     text = copy.read_bytes()
     copy.unlink()
     if text != before:
@@ -92,13 +92,14 @@ def set_up(repository: Path) -> None:
             file.write(text)
 
 
-def _set(file: Path, wanted: dict[str, str]) -> None:
+def _set(place: Path, file: Path, wanted: dict[str, str]) -> None:
+    """`place`: where git runs, which removes a dead lock only in a root."""
     config = ["config", "--file", str(file)]
-    have = git.git(Path("/"), *config, "--get", "filter.lfs.process", check=False)
+    have = git.git(place, *config, "--get", "filter.lfs.process", check=False)
     if have.ok and have.stdout.strip() == wanted["filter.lfs.process"]:
         return
     for key, value in wanted.items():
-        git.git(Path("/"), *config, key, value)
+        git.git(place, *config, key, value)
 
 
 def send(project: Project, ref: str, to: str) -> None:

@@ -23,7 +23,7 @@ from llmc.base.processes import wait_until
 from llmc.base.text import in_line
 from llmc.config import root_layout
 from llmc.config.paths import Root
-from llmc.repo import git, git_config, git_dirs, indexes, own_large_files
+from llmc.repo import dead_locks, git, git_config, git_dirs, indexes, own_large_files
 from llmc.repo.git_config import stamp
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, rules, shown_programs
@@ -137,6 +137,7 @@ def _ignores(home: str) -> str:
 
 
 #: git says so while `git worktree add` makes another worker's entry, which has no commit for a moment
+_TAKES = 5
 _UNFINISHED, UNFINISHED_S = "bad object worktrees/", 60.0
 
 
@@ -176,7 +177,10 @@ def take(root: Path, name: str, limit_s: float = MOST_S) -> str:
     An agent wrote what is read here. So whatever fails is a refusal, of this worker only.
     """
     try:
-        refusal = _take(root, name, limit_s)
+        for _ in range(_TAKES):
+            refusal = _take(root, name, limit_s)
+            if not git.has_moved(refusal):  # else another process took the same commits; look again
+                break
     except ToolFailed as error:
         refusal = error.message
     except LlmcError:
@@ -299,6 +303,8 @@ def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
         # The process that makes the worktree holds the lock. This thread may hold a later one, so it cannot take it.
         most = min(UNFINISHED_S, max(0.0, until - monotonic()))
         wait_until(lambda: not locks.is_held(Root(root).lock("repo")), most, interval_s=0.02)
+        refusal = _fetch(root, own, *moves, until=until)
+    elif dead_locks.named_in(refusal, root) is not None:  # it is gone by now, if nobody needs it
         refusal = _fetch(root, own, *moves, until=until)
     return refusal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain
 from llmc.records.worker import WorkerRecord
-from llmc.repo import dead_locks, git, git_dirs, lfs, trash
+from llmc.repo import git, git_dirs, lfs, trash
 from llmc.repo.project import Project
 
 
@@ -73,7 +73,7 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     dropped = [
         str(top / lock)
         for top, lock in places
-        if os.path.lexists(top / lock) and _drop(record.name, worktree, top, lock)
+        if os.path.lexists(top / lock) and _drop(project, record.name, top / lock)
     ]
     if dropped:
         with project.store.transaction() as tx:
@@ -81,11 +81,12 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
     return dropped
 
 
-def _drop(name: str, worktree: Path, top: Path, lock_name: str) -> bool:
+def _drop(project: Project, name: str, lock: Path) -> bool:
     """Whether there was a stale lock."""
-    lock = top / lock_name
+    from llmc.repo import dead_locks  # rarely in the way
+
     try:
-        return dead_locks.drop(top, lock_name, lambda: dead_locks.lock_holders(worktree, lock))
+        return dead_locks.drop(project.root.path, lock)
     except dead_locks.InUse as error:
         raise Refused(
             f"a git command in {name}'s worktree holds {lock}: pid {error}",

@@ -17,7 +17,7 @@ def is_person_there(project: Project, record: WorkerRecord) -> bool:
 def met(project: Project, record: WorkerRecord) -> typist.Refusal | None:
     """What of the user's is in the way of typing into the agent, or of stopping it; finding out touches nothing."""
     patience_s = 0.0 if record.person is not None else typist.REDRAW_S
-    return typist.person_in_way(project, record, patience_s)
+    return typist.person_in_way(project, record, patience_s, now=False)
 
 
 def note(project: Project, record: WorkerRecord, refusal: typist.Refusal) -> bool:

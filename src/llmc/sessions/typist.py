@@ -78,16 +78,23 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     return _see(lambda: _box(project, record, pane).box is Box.EMPTY, REDRAW_S)
 
 
-def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
+def person_in_way(
+    project: Project, record: WorkerRecord, patience_s: float = REDRAW_S, *, now: bool = True
+) -> Refusal | None:
     """What of the user's keeps llmc from typing into an agent, or from stopping it; nothing if no agent is running."""
-    refusal = what_is_in_way(project, record, patience_s)
+    refusal = what_is_in_way(project, record, patience_s, now=now)
     return refusal if refusal is not None and refusal.obstacle.is_person else None
 
 
-def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
-    """Why a prompt would be refused now; presses no key. `patience_s`: how long a redraw may take."""
+def what_is_in_way(
+    project: Project, record: WorkerRecord, patience_s: float = REDRAW_S, *, now: bool = True
+) -> Refusal | None:
+    """Why a prompt would be refused; presses no key. `patience_s`: how long a redraw may take.
+
+    Not `now`: nothing is done after it before the next look, and what tmux said a moment ago is good enough.
+    """
     try:
-        typist = Typist(project, record, _no_prompt(), types=False)
+        typist = Typist(project, record, _no_prompt(), now=now)
         typist._refuse_if_a_dialog_or_person_is_there()
         if not _see(lambda: typist._box().box in _FREE, patience_s):
             typist._refuse_what_is_in_the_box()
@@ -129,15 +136,15 @@ class Typist:
     """One delivery in progress."""
 
     def __init__(
-        self, project: Project, record: WorkerRecord, delivery: Delivery, *, types: bool = True
+        self, project: Project, record: WorkerRecord, delivery: Delivery, *, now: bool = True
     ) -> None:
-        """Not `types`: it only looks, and what tmux said a moment ago is good enough."""
+        """`now`: tmux is asked for the pane in any case."""
         self.project = project
         self.record = record
         self.name = record.name
         self.delivery = delivery
         self.header = header_line(delivery.prompt_id)
-        self._types = types
+        self._now = now
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
@@ -195,8 +202,8 @@ class Typist:
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
-        look = self.project.pane_now if self._types else self.project.pane
-        pane = answered(look(self.record), self.name)
+        find = self.project.pane_now if self._now else self.project.pane
+        pane = answered(find(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
                 Obstacle.DEAD,

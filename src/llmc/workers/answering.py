@@ -87,7 +87,7 @@ def _why_not_here(record: WorkerRecord, told: bool) -> str:
         return "has an open dialog that is not a question"
     if record.reason == "permission":
         return "is asking for permission"
-    return "is showing several questions, several choices or previews"
+    return "has a question that only its terminal can answer (several questions or answers, previews, or too long)"
 
 
 def _goes_on(now: WorkerRecord) -> Step | None:

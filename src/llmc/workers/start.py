@@ -206,6 +206,13 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
             else "this root has no workers yet",
             hint=add,
         )
+    held = [record.name for record in state.workers.values() if record.held and record.status.is_free]
+    if held:
+        name = held[0]
+        raise NotFound(
+            f"no worker is available: {', '.join(held)} {'is' if len(held) == 1 else 'are'} on hold",
+            hint=f"To use it again, run `llmc release {name}`. {add}",
+        )
     raise NotFound("no worker is idle", hint=f"Run `llmc status` to see all workers. {add}")
 
 

@@ -3,12 +3,16 @@
 import contextlib
 import os
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
+from llmc.base import locks
 from llmc.base.errors import ToolFailed
 from llmc.records.event_log import EventLog
 from llmc.repo import dead_locks, git, own_repos, provision
@@ -31,7 +35,7 @@ def project(mold: Mold) -> Project:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_locks, "LOCK_S", 0.2)
+    monkeypatch.setattr(dead_locks, "WATCH_S", 0.2)
     monkeypatch.setattr(dead_locks, "READER_S", 0.2)
 
 
@@ -92,13 +96,15 @@ def test_a_lock_in_the_repository_of_a_contained_worker(project: Project, name: 
 
 
 @contextlib.contextmanager
-def updating(repo: Path, ref: str) -> Iterator["subprocess.Popen[bytes]"]:
+def updating(
+    repo: Path, ref: str, cwd: Path | None = None, words: Sequence[str] = ()
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A real git that holds the lock of a ref; killed in the end."""
-    argv = ["git", "update-ref", "--stdin"]
-    process = subprocess.Popen(argv, cwd=repo, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    argv = ["git", *words, "update-ref", "--stdin"]
+    process = subprocess.Popen(argv, cwd=cwd or repo, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         assert process.stdin is not None
-        process.stdin.write(f"start\nupdate {ref} HEAD\nprepare\n".encode())
+        process.stdin.write(f"start\nupdate {ref} origin/main\nprepare\n".encode())
         process.stdin.flush()
         wait_until((repo / ".git" / f"{ref}.lock").exists)
         yield process
@@ -120,16 +126,80 @@ def test_the_lock_of_a_git_that_works(project: Project) -> None:
 
 
 def test_a_git_that_began_later_keeps_no_lock(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a fleet some git is always at work. Break: wait until none is."""
-    monkeypatch.setattr(dead_locks, "CLOCK_S", 0.0)
-    lock = project.root.path / ".git/refs/llmc/one.lock"
+    """In a fleet some git is always at work. Break: wait until none is; or compare clocks."""
+    root, lock = project.root.path, project.root.path / ".git/refs/llmc/one.lock"
     lock.parent.mkdir(exist_ok=True)
     lock.touch()
-    hour_ago = time.time() - 3600
-    os.utime(lock, (hour_ago, hour_ago))
-    with updating(project.root.path, "refs/llmc/two"):
-        git.git(project.root.path, "update-ref", "refs/llmc/one", "HEAD")
+    hour_ahead = time.time() + 3600  # the clock of a file server
+    os.utime(lock, (hour_ahead, hour_ahead))
+    monkeypatch.setattr(dead_locks, "WATCH_S", 2.0)
+    others = ExitStack()
+    timer = threading.Timer(0.7, lambda: others.enter_context(updating(root, "refs/llmc/two")))
+    timer.start()
+    git.git(root, "update-ref", "refs/llmc/one", "HEAD")
+    timer.join()
+    others.close()
     assert not lock.exists()
+
+
+def works_beside(root: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+    """A worktree that an agent made elsewhere: it shares the clone's refs."""
+    place = tmp_path / "beside"
+    subprocess.run(["git", "-C", root, "worktree", "add", "-q", "--detach", place, "origin/main"], check=True)
+    return place, []
+
+
+def names_the_clone(root: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+    return tmp_path, [f"--git-dir={root}/.git"]
+
+
+@pytest.mark.parametrize("elsewhere", [works_beside, names_the_clone])
+def test_a_git_that_works_elsewhere(
+    project: Project,
+    tmp_path: Path,
+    elsewhere: Callable[[Path, Path], tuple[Path, list[str]]],
+) -> None:
+    """Break: look for git commands in the root only."""
+    root = project.root.path
+    cwd, words = elsewhere(root, tmp_path)
+    with updating(root, "refs/llmc/one", cwd, words):
+        with pytest.raises(ToolFailed, match=r"one\.lock': File exists"):
+            git.git(root, "update-ref", "refs/llmc/one", "HEAD")
+        assert (root / ".git/refs/llmc/one.lock").exists()
+
+
+def test_two_that_meet_the_same_dead_lock(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: compare the inode alone, or do not take turns; the second removes the new lock of the first."""
+    root, ref = project.root.path, "refs/llmc/one"
+    lock = root / f".git/{ref}.lock"
+    lock.parent.mkdir(exist_ok=True)
+    lock.touch()
+    second, others = threading.Event(), ExitStack()
+    real = locks.lock
+
+    def first_wins(path: Path, rank: locks.Rank, *, timeout_s: float = 30.0) -> AbstractContextManager[None]:
+        """Another process was faster: it removed the lock, and its git made a new one, with the same inode."""
+        if rank is locks.Rank.GIT_LOCKS and not second.is_set():
+            second.set()
+            lock.unlink()
+            others.enter_context(updating(root, ref))
+        return real(path, rank, timeout_s=timeout_s)
+
+    monkeypatch.setattr(locks, "lock", first_wins)
+    with others:
+        assert not dead_locks.drop(root, lock)
+        assert lock.exists()
+    assert second.is_set()
+
+
+def test_processes_that_meet_the_same_dead_lock(project: Project) -> None:
+    """Each succeeds. Break: try once more only."""
+    root = project.root.path
+    (root / ".git/packed-refs.lock").touch()
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda _: git.git(root, "pack-refs", "--all", check=False), range(6)))
+    assert [one.stderr for one in done if not one.ok] == []
+    assert not (root / ".git/packed-refs.lock").exists()
 
 
 def test_a_lock_that_its_git_releases_in_time(project: Project) -> None:

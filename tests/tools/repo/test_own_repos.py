@@ -51,3 +51,26 @@ def test_work_is_taken_while_a_worktree_of_another_is_made(
     assert git.resolve(project.root.path, own_repos.branch_of(record.name)) == tip
     thread.join()
     assert project.store.read().attention == {}
+
+
+def test_two_processes_take_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: report git's refusal; the attention list says "blocked" and suggests a reset, for a moment."""
+    source = Repo(tmp_path / "source")
+    source.commit("a.txt", "a\n")
+    project = make_project(str(source.path), tmp_path / "root")
+    record, worktree = add_worker(project)
+    provision.settle_repository(project, record, contained=True)
+    tip = worktree.commit("b.txt", "b\n")
+    real, met = own_repos._fetch, []
+
+    def other_was_faster(root: Path, own: Path, *moves: str, until: float) -> str:
+        refusal = real(root, own, *moves, until=until)
+        met.append(refusal)
+        ref = moves[0].rpartition(":")[2]
+        said = f"error: cannot lock ref '{ref}': is at {tip} but expected {'0' * 40}"
+        return said if len(met) == 1 else refusal
+
+    monkeypatch.setattr(own_repos, "_fetch", other_was_faster)
+    assert own_repos.take(project.root.path, record.name) == ""
+    assert git.resolve(project.root.path, own_repos.TAKEN + record.name) == tip
+    assert met

@@ -170,7 +170,7 @@ def test_a_stale_lock(
     project: Project, worktree: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a contained worker, whose refs are its agent's."""
-    monkeypatch.setattr(dead_locks, "LOCK_S", 0)
+    monkeypatch.setattr(dead_locks, "WATCH_S", 0)
     refs = project.root.path / ".git/refs/heads/llmc"
     record = worker_of(project)[0]
     never_elsewhere(

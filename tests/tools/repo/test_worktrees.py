@@ -307,7 +307,7 @@ def test_the_lock_of_a_git_at_work_is_left_alone(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: remove every lock that is two seconds old; a commit waiting for its editor would lose its index."""
-    monkeypatch.setattr(dead_locks, "LOCK_S", 0.2)
+    monkeypatch.setattr(dead_locks, "WATCH_S", 0.2)
     monkeypatch.setattr(dead_locks, "READER_S", 0.2)
     record, worktree = worker
     with committing(worktree) as pid:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
+from llmc.base.files import explain
 from llmc.base.proc import ToolMissing
 from llmc.doctor.check import LOCK_S, Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
@@ -163,16 +164,15 @@ def _left_lock(_: Facts, seen: tuple[GitLock, ...]) -> Iterator[Finding]:
 def _drop_lock(project: Project, path: str) -> str:
     """Remove a lock that no git command holds, while llmc's own git commands cannot start."""
     with project.repo_lock():
-        lock = Path(path)
-        if not lock.exists():
-            return "already resolved"
-        if dead_locks.lock_holders(project.root.path, lock):
+        try:
+            return "removed" if dead_locks.drop(project.root.path, Path(path)) else "already resolved"
+        except dead_locks.InUse as error:
             raise Refused(
-                "a git command is using the lock",
+                f"a git command is using the lock: pid {error}",
                 hint="When it has finished, run `llmc doctor --repair` again.",
-            )
-        lock.unlink(missing_ok=True)
-    return "removed"
+            ) from None
+        except OSError as error:
+            raise explain(error, f"cannot remove {path}") from error
 
 
 def _branches(at: Sight) -> Iterator[Branch]:
