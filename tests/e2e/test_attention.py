@@ -102,7 +102,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     items = on_every_surface(fleet, "accept:rev", "base")
     assert items["base"]["severity"] == "blocked"
     assert "failed at step validate" in items["accept:rev"]["text"]
-    assert items["accept:rev"]["text"].endswith("one / E: two")
+    assert items["accept:rev"]["text"].endswith("one | E: two")
     assert "review:rev" not in items, "the accept item says the same, and more"
     (fleet.source / "README.md").write_text("half an edit\n")
     fleet.llmc("accept", "rev", code=3)
