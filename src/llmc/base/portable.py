@@ -49,6 +49,17 @@ def places(pid: int) -> list[str]:
         return []
 
 
+def is_hidden(pid: int) -> bool:
+    """Whether another user's process does not show where it works."""
+    try:
+        psutil.Process(pid).cwd()
+    except psutil.AccessDenied:
+        return True
+    except (psutil.Error, OSError):
+        pass
+    return False
+
+
 def name(pid: int) -> str:
     try:
         return psutil.Process(pid).name()

@@ -115,6 +115,19 @@ def places_of(pid: int) -> list[str]:
     return _places(pid)
 
 
+def is_hidden(pid: int) -> bool:
+    """Whether the system does not let us see where a process works: it is another user's."""
+    if PORTABLE:
+        return portable.is_hidden(pid)
+    try:
+        os.readlink(f"/proc/{pid}/cwd")
+    except PermissionError:
+        return True
+    except OSError:  # it is about to end
+        pass
+    return False
+
+
 def named(start: str) -> list[int]:
     """Processes whose program has a name that starts like this."""
     return [pid for pid in _pids() if name_of(pid).startswith(start)]

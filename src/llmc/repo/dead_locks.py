@@ -124,7 +124,6 @@ def _git_commands(places: list[str]) -> list[int]:
         told = [processes.command_of(pid), *(environment.get(name, "") for name in _IN_ENVIRONMENT)]
         is_there = any(f"{path}/".startswith(f"{place}/") for path in there for place in places)
         is_named = any(place in words for words in told for place in places)
-        is_hidden = not there and processes.is_alive(pid)
-        if is_there or is_named or is_hidden:
+        if is_there or is_named or processes.is_hidden(pid):
             found.append(pid)
     return found
