@@ -64,6 +64,8 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
     assert prompt.text in Read(page).text
     sent = web.order("/w/adam/reject", seen=field(page, "/w/adam/reject", "seen"))
     assert "acknowledged" in sent.said.outcome, sent.said
+    # The hook confirms it; the row of the transcript may be a moment later.
+    wait_until(lambda: any("Make it two" in turn for turn in scripted.user_turns()))
     (turn,) = [turn for turn in scripted.user_turns() if "Make it two" in turn]
     assert turn.partition("\n")[2].strip() == prompt.text
     wait_until(lambda: scripted.record("adam")["commit_sha"] != first)
