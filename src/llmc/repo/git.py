@@ -142,10 +142,10 @@ def git(
     try:
         done = run()
         for _ in range(_RETRIES):
-            if done.ok or not guarded or not guarded.free(done.stderr, repo) or inherits:
+            if done.ok or not guarded or not guarded.free(done.stderr, repo):
                 break
-            if _ONCE & set(args):
-                break
+            if inherits or _ONCE & set(args):
+                break  # the lock is gone, and the caller tries again: these cannot be given twice
             done = run()
     except proc.PrintedTooMuch as error:
         raise TooMuch(repo, error.argv, error.message) from None
