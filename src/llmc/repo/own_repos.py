@@ -304,7 +304,7 @@ def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
         most = min(UNFINISHED_S, max(0.0, until - monotonic()))
         wait_until(lambda: not locks.is_held(Root(root).lock("repo")), most, interval_s=0.02)
         refusal = _fetch(root, own, *moves, until=until)
-    elif dead_locks.named_in(refusal, root) is not None:  # it is gone by now, if nobody needs it
+    elif dead_locks.named_in(refusal, root) is not None:  # it is gone by now, unless a process needs it
         refusal = _fetch(root, own, *moves, until=until)
     return refusal
 

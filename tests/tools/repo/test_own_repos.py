@@ -6,11 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from llmc.records.worker import WorkerRecord
 from llmc.repo import git, own_repos, provision
+from llmc.repo.project import Project
 from tests.support.contained import needs_bubblewrap
-from tests.support.repos import Repo, add_worker, make_project
+from tests.support.repos import Repo, Worktree, add_worker, make_project
 
 pytestmark = needs_bubblewrap
+
+
+def contained(place: Path) -> tuple[Project, WorkerRecord, Worktree]:
+    """A root with one contained worker."""
+    source = Repo(place / "source")
+    source.commit("a.txt", "a\n")
+    project = make_project(str(source.path), place / "root")
+    record, worktree = add_worker(project)
+    provision.settle_repository(project, record, contained=True)
+    return project, record, worktree
 
 
 def test_work_is_taken_while_a_worktree_of_another_is_made(
@@ -19,11 +31,7 @@ def test_work_is_taken_while_a_worktree_of_another_is_made(
     """Break: do not wait for the lock in `fetch`: git refuses valid commits while another worker's HEAD is
     missing.
     """
-    source = Repo(tmp_path / "source")
-    source.commit("a.txt", "a\n")
-    project = make_project(str(source.path), tmp_path / "root")
-    record, worktree = add_worker(project)
-    provision.settle_repository(project, record, contained=True)
+    project, record, worktree = contained(tmp_path)
     tip = worktree.commit("b.txt", "b\n")
     half = tmp_path / "root/.git/worktrees/-eve.link"
     made, waited, real = threading.Event(), threading.Event(), own_repos.wait_until
@@ -55,11 +63,7 @@ def test_work_is_taken_while_a_worktree_of_another_is_made(
 
 def test_two_processes_take_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: report git's refusal; the attention list says "blocked" and suggests a reset, for a moment."""
-    source = Repo(tmp_path / "source")
-    source.commit("a.txt", "a\n")
-    project = make_project(str(source.path), tmp_path / "root")
-    record, worktree = add_worker(project)
-    provision.settle_repository(project, record, contained=True)
+    project, record, worktree = contained(tmp_path)
     tip = worktree.commit("b.txt", "b\n")
     real, met = own_repos._fetch, []
 
