@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llmc.agents.kinds import agent_named
+from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
 from llmc.config import trust
 from llmc.config.paths import Root as Root
-from llmc.records.items import Registration
+from llmc.records.items import Facts
 from llmc.repo.project import Project as Project
 from llmc.repo.project import agent_for
 from llmc.repo.project import locate_root as locate_root
@@ -35,19 +36,23 @@ def worker_names(project: Project) -> list[str]:
     return list(project.store.read().workers)
 
 
-def auto_mode(project: Project) -> Registration | None:
-    """The daemon, if it runs in auto mode."""
-    from llmc.records.sight import registration  # few commands ask
-
-    found = registration(project.root.path) if project.daemon_runs() else None
-    return found if found is not None and found.auto is True else None
+def auto_runs(project: Project) -> bool:
+    return _of_daemon(project).auto_runs
 
 
 def workers_in_use(project: Project) -> list[str]:
     """All workers but those of auto mode that its daemon does not drive: they are left from an earlier run."""
-    auto = auto_mode(project)
-    every = project.store.read().workers.values()
-    return [one.name for one in every if not one.auto or (auto is not None and auto.drives(one.name))]
+    facts = _of_daemon(project)
+    return [
+        one.name for one in project.store.read().workers.values() if not one.auto or facts.drives(one.name)
+    ]
+
+
+def _of_daemon(project: Project) -> Facts:
+    """What the status says of the daemon."""
+    from llmc.records.sight import registration  # few commands ask
+
+    return Facts(now_unix(), running=project.daemon_runs(), daemon=registration(project.root.path))
 
 
 def require_worker(project: Project, name: str) -> str:

@@ -107,12 +107,7 @@ def environment(pid: int) -> dict[str, str]:
 def works_in(directory: str) -> list[int]:
     """Processes with their working directory or an open file in this directory."""
     inside = directory.rstrip("/") + "/"
-    return [pid for pid in _pids() if any(f"{path}/".startswith(inside) for path in _places(pid))]
-
-
-def places_of(pid: int) -> list[str]:
-    """Working directory and open files of a process; none if it is gone or another user's."""
-    return _places(pid)
+    return [pid for pid in _pids() if any(f"{path}/".startswith(inside) for path in places_of(pid))]
 
 
 def is_hidden(pid: int) -> bool:
@@ -249,7 +244,7 @@ def environ(pid: int) -> list[bytes] | None:
         return None
 
 
-def _places(pid: int) -> list[str]:
+def places_of(pid: int) -> list[str]:
     """Working directory and open files; none for a process that is gone or not ours."""
     if PORTABLE:
         return portable.places(pid)

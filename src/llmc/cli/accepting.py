@@ -129,7 +129,7 @@ def undo(project: Project, yes: bool, as_json: bool) -> None:
     if what.begun:
         note(f"resuming the undo of {which}")
     else:
-        if roots.auto_mode(project) is not None:
+        if roots.auto_runs(project):
             note("auto mode is running and will do the task again; to prevent that, run `llmc down` first")
         confirm(f"Revert {which}?", f"this would revert {which}", yes)
     with Elapsed(f"reverting {what.commit[:12]}"):
