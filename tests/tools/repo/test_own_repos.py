@@ -75,6 +75,7 @@ def test_two_processes_take_the_same_work(tmp_path: Path, monkeypatch: pytest.Mo
         return said if len(met) == 1 else refusal
 
     monkeypatch.setattr(own_repos, "_fetch", other_was_faster)
+    monkeypatch.delitem(git.guards, str(project.root.path))  # it would take the work first
     assert own_repos.take(project.root.path, record.name) == ""
     assert git.resolve(project.root.path, own_repos.TAKEN + record.name) == tip
     assert met
