@@ -220,10 +220,12 @@ def gist(text: str, most: int = 500) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The closest match in `known`; "" if none is close."""
+    """The closest of those in `known` that begin with the name, else the closest of all; "" if none is close."""
     import difflib  # slow to import, and only needed after a mistake
 
-    return next(iter(difflib.get_close_matches(name, dict.fromkeys(known), 1, cutoff)), "")
+    names = dict.fromkeys(known)
+    begun = [one for one in names if name and one.startswith(name)]
+    return next(iter(difflib.get_close_matches(name, begun or names, 1, 0.0 if begun else cutoff)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
