@@ -7,6 +7,7 @@ from llmc.api.roots import Project
 from llmc.base.text import counted, some_files
 from llmc.cli.accept_work import land
 from llmc.cli.arguments import (
+    OPTIONAL,
     confirm,
     optional_worker,
     pass_project,
@@ -33,7 +34,7 @@ from llmc.cli.output import (
     "--yes",
     "-y",
     is_flag=True,
-    help="Do not ask for confirmation if the change differs from the one you reviewed",
+    help=f"Do not ask for confirmation if the change differs from the one you reviewed {OPTIONAL}",
 )
 @json_option
 @pass_project
@@ -44,7 +45,8 @@ def accept(project: Project, worker: str | None, yes: bool, as_json: bool) -> No
     fast-forwards the source repository. The worker is then reset to idle.
 
     Without WORKER, lands the changes from the worker you reviewed last, or from the only worker waiting for review. If the
-    change differs from the one you reviewed, accept prints a warning and, on a terminal, asks for confirmation.
+    change differs from the one you reviewed, accept prints a warning and, on a terminal and without --json, asks for
+    confirmation.
 
     Nothing lands if validation fails or the source repository has uncommitted changes. On conflicts, llmc asks the worker
     to resolve them; run accept again when the worker's status is needs_review.

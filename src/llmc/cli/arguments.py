@@ -90,7 +90,9 @@ output_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file instead of standard output",
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation")
+#: what `confirm` does without a terminal, for the help of --yes
+REQUIRED, OPTIONAL = "(required without a terminal)", "(llmc asks only on a terminal)"
+yes_option = click.option("--yes", "-y", is_flag=True, help=f"Do not ask for confirmation {REQUIRED}")
 
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -231,11 +233,12 @@ def _read(file: str) -> str:
         ) from error
 
 
-def confirm(question: str, what: str, yes: bool) -> None:
-    """Ask before going on; without a terminal, `--yes` is required."""
-    if yes:
+def confirm(question: str, what: str | None, yes: bool) -> None:
+    """Ask before going on; without a terminal, `--yes` is required for `what`, or nothing is asked if it is None."""
+    is_terminal = sys.stdin.isatty()
+    if yes or (what is None and not is_terminal):
         return
-    if not sys.stdin.isatty():
+    if not is_terminal:
         raise UsageError(
             f"{what}; cannot prompt for confirmation without a terminal", hint="Pass --yes to confirm."
         )

@@ -1,7 +1,6 @@
 """`llmc reset`, `nuke` and `trash`."""
 
 import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.base.text import cells, counted, padded
 from llmc.cli.arguments import (
+    OPTIONAL,
+    REQUIRED,
     WORKER,
     Group,
     Row,
@@ -32,7 +33,7 @@ from llmc.config.durations import format_duration
 @click.command("reset")
 @optional_worker
 @click.option("--all", "every", is_flag=True, help="Reset every worker")
-@click.option("--yes", "-y", is_flag=True, help="With --all, do not ask for confirmation")
+@click.option("--yes", "-y", is_flag=True, help=f"With --all, do not ask for confirmation {OPTIONAL}")
 @json_option
 @pass_project
 def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
@@ -46,8 +47,8 @@ def reset(project: Project, worker: str | None, every: bool, yes: bool, as_json:
       llmc reset adam
     """
     names = roots.chosen_workers(project, worker, every)
-    if every and sys.stdin.isatty():  # the trash keeps everything, so a script needs no --yes
-        confirm(f"Reset {', '.join(names)}?", "this would reset every worker", yes)
+    if every and names:
+        confirm(f"Reset {', '.join(names)}?", None, yes)  # the trash keeps everything
 
     def reset_one(name: str) -> Row:
         done = removals.reset_to_idle(project, name)
@@ -230,7 +231,10 @@ def _show_restored(entry: Entry, name: str, done: RestoredToWorker | Path, as_js
     help="Delete only entries older than this many days [default: trash.keep_days]",
 )
 @click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask for confirmation; keep entries whose age is uncertain"
+    "--yes",
+    "-y",
+    is_flag=True,
+    help=f"Do not ask for confirmation {REQUIRED}; keep entries whose age is uncertain",
 )
 @json_option
 @pass_project

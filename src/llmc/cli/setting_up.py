@@ -16,7 +16,7 @@ from llmc.api.roots import Project
 from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
 from llmc.base.text import counted
-from llmc.cli.arguments import complete_directory, confirm, pass_project, project_of, teller
+from llmc.cli.arguments import REQUIRED, complete_directory, confirm, pass_project, project_of, teller
 from llmc.cli.output import (
     ask,
     is_terminal,
@@ -205,7 +205,10 @@ def add(
 @click.command("uninstall")
 @click.option("--dry-run", "-n", is_flag=True, help="Show what would be removed and kept; change nothing")
 @click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask for confirmation; unlanded work is saved next to the root"
+    "--yes",
+    "-y",
+    is_flag=True,
+    help=f"Do not ask for confirmation {REQUIRED}; unlanded work is saved next to the root",
 )
 @click.option("--discard", is_flag=True, help="With --yes, also delete unlanded work")
 @json_option

@@ -18,6 +18,7 @@ from llmc.api.workers import Terminal
 from llmc.attention.rules import DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
+from llmc.cli.arguments import OPTIONAL, REQUIRED
 from llmc.cli.commands import COMMANDS, READS, answer
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.statuses import AT_WORK
@@ -62,6 +63,23 @@ def test_help_lines_are_short_imperatives_and_the_same_everywhere() -> None:
             text = getattr(option, "help", None) or ""
             is_clicks = option.name == "version"
             assert is_clicks or ". " in text or not text.endswith("."), f"{path} {option.name}: {text}"
+
+
+def test_every_yes_says_whether_a_script_needs_it() -> None:
+    """Break: say only that llmc does not ask: is --yes then required without a terminal, or not?"""
+    helps = {
+        path.removeprefix("llmc "): option.help or ""
+        for path, command in commands()
+        for option in command.params
+        if isinstance(option, click.Option) and option.name == "yes"
+    }
+    assert {path for path, text in helps.items() if OPTIONAL in text} == {"accept", "reset"}
+    required = {"doctor", "nuke", "trash prune", "undo", "uninstall"}
+    assert (
+        {path for path, text in helps.items() if REQUIRED in text}
+        == required
+        == {*helps} - {"accept", "reset"}
+    )
 
 
 @pytest.mark.parametrize("argv", [[], ["tasks"], ["trash"]])
