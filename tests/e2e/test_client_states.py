@@ -83,6 +83,18 @@ def holds_ours(fleet: Fleet) -> bool:
     return "[llmc message-" in box or "[Pasted text #" in box
 
 
+def clear(fleet: Fleet) -> None:
+    """Empty the box as a user does, line by line: a prompt that stays in it would be taken for the next one."""
+
+    def is_empty() -> bool:
+        if "\n❯\u00a0\n" in foot(fleet):
+            return True
+        press(fleet, "C-u")
+        return False
+
+    wait_until(is_empty, story=fleet.story)
+
+
 def blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str = " ") -> None:
     """Break: treat a box with blanks as empty: the prompt starts with them, and `  /clear` is a prompt."""
     at_rest(shared)
@@ -153,10 +165,9 @@ def what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
     for key in leaves:
         press(shared, key)
         settled(shared)
-    press(shared, "C-k", *["C-u"] * 4)  # a search leaves what it found
-    wait_until(
-        lambda: shared.client_status("adam") == "idle" and "\n❯\u00a0\n" in foot(shared), story=shared.story
-    )
+    press(shared, "C-k")  # a search leaves what it found
+    clear(shared)
+    wait_until(lambda: shared.client_status("adam") == "idle", story=shared.story)
     again = shared.llmc("message", "adam", mark_prompt(shared, name), "--json").json
     assert again["outcome"] == "acknowledged", shared.story()
     wait_until(lambda: marks(shared, name) == 1)
@@ -197,8 +208,7 @@ def enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
     assert sent["outcome"] == "unconfirmed"
     assert words in foot(shared), "the user's text was sent, or removed"
     assert not [text for text in shared.user_turns() if words in text]
-    press(shared, "C-u")
-    wait_until(lambda: words not in foot(shared))
+    clear(shared)
     assert marks(shared, "own") == 0
 
 
@@ -224,7 +234,7 @@ def enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
     assert shared.client_status("adam") == "waiting", "the dialog was answered"
     shared.answer_dialog("adam", "Escape")
     at_rest(shared)
-    press(shared, "C-u", "C-u", "C-u", "C-u")
+    clear(shared)
     assert marks(shared, "ask") == 0
 
 
