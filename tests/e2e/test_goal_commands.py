@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.e2e.test_task_commands import completed_words
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, dispatch, node
 from tests.support.goals import store
+from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
@@ -82,6 +85,7 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
     assert changed.out == f"{goal_id}: active\n"
     kept = fleet.llmc("goal", "show", goal_id, "--json").json
     assert (kept["priority"], kept["successCriteria"], kept["owner"]) == ("urgent", ["all green"], "ada")
+    _a_cancel_asks_on_a_terminal(fleet, goal_id)
     assert fleet.llmc("goal", "cancel", goal_id).out == f"{goal_id}: cancelled\n"
     assert "from cancelled to paused" in fleet.llmc("goal", "pause", goal_id, code=3).err
     fleet.llmc("goal", "archive", goal_id)
@@ -105,6 +109,16 @@ def test_a_goal_is_made_kept_and_moved(scripted: Fleet) -> None:
 
     if fleet.rows is None:
         _a_place_for_the_file(fleet)
+
+
+def _a_cancel_asks_on_a_terminal(fleet: Fleet, goal_id: str) -> None:
+    """Break: cancel without asking."""
+    with closing(Terminal(fleet, "goal", "cancel", goal_id)) as terminal:
+        terminal.sees(f"Cancel {goal_id} (Import CSV files) and its unfinished work? [y/N]")
+        terminal.type("n")
+        terminal.press("Enter")
+        wait_until(lambda: terminal.exit_code is not None, 20, story=terminal.screen)
+    assert fleet.llmc("goal", "show", goal_id, "--json").json["status"] == "active"
 
 
 def _a_place_for_the_file(fleet: Fleet) -> None:

@@ -14,8 +14,10 @@ from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli import goal_show, goal_verbs
 from llmc.cli.arguments import (
+    OPTIONAL,
     WORKER,
     Group,
+    confirm,
     project_of,
 )
 from llmc.cli.goal_show import draw, goal_argument, goal_line, note_settled, note_troubles, note_undriven
@@ -263,7 +265,7 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
 
 
 def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why: str) -> None:
-    """Define pause, resume, cancel or archive."""
+    """Define pause, resume or archive."""
 
     def run(ctx: click.Context, goal_id: str, reason: str, as_json: bool) -> None:
         project = project_of(ctx)
@@ -282,12 +284,30 @@ _mover(
     "not tonight",
 )
 _mover("resume", goal_orders.resume, "Resume a paused goal", "the server is back")
-_mover(
-    "cancel",
-    goal_orders.cancel,
-    "Cancel a goal and its unfinished work\n\nLanded commits are kept.",
-    "no longer needed",
-)
+
+
+@goal.command("cancel")
+@goal_argument
+@reason_option
+@click.option("--yes", "-y", is_flag=True, help=f"Do not ask for confirmation {OPTIONAL}")
+@json_option
+@click.pass_context
+def cancel(ctx: click.Context, goal_id: str, reason: str, yes: bool, as_json: bool) -> None:
+    """Cancel a goal and its unfinished work
+
+    Landed commits are kept. A cancelled goal cannot be resumed.
+
+    \b
+    Example:
+      llmc goal cancel goal_1f0c9a7e42 --reason "no longer needed"
+    """
+    project = project_of(ctx)
+    title = goal_views.goal(project, goal_id).goal.title
+    confirm(f"Cancel {goal_id} ({title}) and its unfinished work?", None, yes)
+    _say(goal_orders.cancel(project, goal_id, reason), as_json)
+    note_settled(project, "goal cancel")
+
+
 _mover(
     "archive",
     goal_orders.archive,
