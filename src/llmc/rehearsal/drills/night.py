@@ -23,6 +23,8 @@ SETTINGS = {
     "overseer.stall_timeout_secs": "60",
     "overseer.max_remediations_per_day": "1000",
 }
+#: tasks that are not done at any moment of the night: enough for three workers, on a fast machine and on a slow one
+AHEAD = 24
 #: after the last fault everything must finish without help; something lands at least this often
 MORNING_S = 180.0
 #: between two faults
@@ -43,10 +45,12 @@ class Night(Struct):
 
     def run(self) -> None:
         self._prepare()
+        self._add_tasks()
         self.scratch.supervise()
         self.scratch.breaks_now()
         over = monotonic() + self.lasts_s
-        while monotonic() < over and not self._is_done():
+        while monotonic() < over:
+            self._add_tasks()
             self._break_something()
             time.sleep(self.dice.uniform(*PAUSE_S))
         self._morning()
@@ -57,21 +61,22 @@ class Night(Struct):
         fix = scratch.directory / "fix.sh"
         fix.write_text(_FIXES.format(root=scratch.root, source=scratch.source, person=PERSON))
         scratch.remedy(f"sh {fix}")
-        for number in range(1, self._size() + 1):
-            after = tuple(
-                sorted(self.dice.sample(range(1, number), min(number - 1, self.dice.randint(0, 2))))
-            )
-            scratch.task(number, *self._lines(number), after=after)
 
-    def _size(self) -> int:
-        """About as many tasks as three workers complete in that time, so that there is always something to break."""
-        return max(12, int(self.lasts_s * 0.8))
+    def _add_tasks(self) -> None:
+        """Keep `AHEAD` tasks open, so that there is always something to break, and the morning is short on any machine."""
+        scratch, last = self.scratch, len(self.scratch.expected)
+        missing = AHEAD - len(scratch.expected - set(scratch.landed()))
+        for number in range(last + 1, last + 1 + missing):
+            dice = random.Random(f"{scratch.terms.seed} {number}")
+            earlier = range(max(1, number - AHEAD), number)
+            after = tuple(sorted(dice.sample(earlier, min(len(earlier), dice.randint(0, 2)))))
+            scratch.task(number, *self._lines(number, dice), after=after)
 
-    def _lines(self, number: int) -> list[str]:
-        scratch, slow = self.scratch, f"sleep {self.dice.uniform(0.1, 3):.1f}"
-        if self.dice.random() < 0.1:
+    def _lines(self, number: int, dice: random.Random) -> list[str]:
+        scratch, slow = self.scratch, f"sleep {dice.uniform(0.1, 3):.1f}"
+        if dice.random() < 0.1:
             return ["@limit 1", f"@on-resume {scratch.commit(number)[4:]}"]
-        if self.dice.random() < 0.1:
+        if dice.random() < 0.1:
             return [scratch.half(number, "kill -9 $PPID; sleep 9"), scratch.commit(number)]
         return [scratch.half(number, slow), scratch.commit(number)]
 
