@@ -137,6 +137,12 @@ class Tmux(Struct, frozen=True):
         found = self.panes()
         return found if isinstance(found, Unknown) else look(found)
 
+    def is_watched(self) -> bool:
+        """Whether a terminal is attached to any session, as of a moment ago."""
+        at, remembered = self._panes.get("", (0.0, {}))
+        found = remembered if monotonic() - at < self.remembers_s else self.panes()
+        return not isinstance(found, Unknown) and any(pane.attached for pane in found.values())
+
     def launch(
         self,
         session: SessionName,

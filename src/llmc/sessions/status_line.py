@@ -16,17 +16,24 @@ from llmc.repo.project import Project
 
 
 class StatusLine:
-    """Keeps the lines of a root's sessions current; sets only what changed."""
+    """Keeps the lines of a root's sessions current while a terminal is attached; sets only what changed."""
 
     def __init__(self) -> None:
         self._shown: dict[str, Line] = {}
 
     def show(self, project: Project, workers: Iterable[WorkerRecord], items: Iterable[Item]) -> None:
-        found = lines([_member(record) for record in workers], items)
+        if not project.tmux.is_watched():
+            self._shown = {}  # `prepare` may set other lines before the next look
+            return
+        found = _lines(workers, items)
         changed = {session: line for session, line in found.items() if self._shown.get(session) != line}
         if changed:
             _set(project, changed)
             self._shown = found
+
+
+def _lines(workers: Iterable[WorkerRecord], items: Iterable[Item]) -> dict[str, Line]:
+    return lines([_member(record) for record in workers], items)
 
 
 def _member(record: WorkerRecord) -> Member:
@@ -36,7 +43,7 @@ def _member(record: WorkerRecord) -> Member:
 
 
 def _set(project: Project, changed: Mapping[str, Line]) -> None:
-    """One call for all; a session that is gone does not keep the others from theirs."""
+    """A session that is gone does not keep the others from theirs."""
     for session, line in changed.items():
         target = ["-t", exact(SessionName(session))]
         words: list[str] = []
@@ -61,6 +68,6 @@ def prepare(project: Project, session: SessionName, prefix: str, *, nested: bool
     keys = f"{press} Space next · {press} d back"
     project.tmux.run("set-option", "-t", exact(session), KEYS, no_format(keys), check=False)
     try:
-        StatusLine().show(project, project.store.read().workers.values(), raising.current(project))
+        _set(project, _lines(project.store.read().workers.values(), raising.current(project)))
     except LlmcError:
         pass  # a state that cannot be read does not keep the user from a terminal

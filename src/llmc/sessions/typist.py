@@ -230,8 +230,15 @@ class Typist:
 
         Blanks are removed: they are not a draft, but a client would take `  /clear` for a prompt.
         """
-        _see(lambda: self._box().box in _FREE, REDRAW_S)
-        if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
+        found = Box.ABSENT
+
+        def is_free() -> bool:
+            nonlocal found
+            found = self._box().box
+            return found in _FREE
+
+        _see(is_free, REDRAW_S)
+        if found is Box.BLANK and self._status() is not ClientStatus.WAITING:
             self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
         return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
 

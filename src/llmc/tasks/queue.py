@@ -162,7 +162,8 @@ class TaskQueue:
         """Number of tasks that could start now."""
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)
-            return len(self._index.ready - self._undecided - proposed)
+            ready = self._index.ready
+            return len(ready) - len(ready & (proposed | self._undecided))  # the small sets are gone through
 
     def check(self) -> None:
         """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
