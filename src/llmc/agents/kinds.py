@@ -1,15 +1,19 @@
-"""All agents, by the names in config/model.py. The modules of an agent are loaded on first use."""
+"""All agents, by the names in config/model.py, and what their hooks mean. The modules of an agent are loaded on first use."""
 
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import get_args, overload
 
 from llmc import launch
+from llmc.agents.agent_events import PANE_DIED, REPORT, AgentEvent, What
 from llmc.agents.protocol import Agent, Kind, Reader
 from llmc.base.errors import UsageError
 from llmc.base.processes import Process, command_of, environment, marked_among_all, strayed
 from llmc.config.model import AgentName
+from llmc.config.paths import Root
+from llmc.records import inbox
+from llmc.records.hook_events import HookEvent, Malformed
 
 AGENTS: tuple[str, ...] = get_args(AgentName)
 
@@ -50,3 +54,34 @@ def tool_children(instance: str) -> list[Process]:
     # Not the holder of a contained agent: no orphan becomes its child, and its proxy has a session of its own.
     agent = [one for one in ours if one not in tools and launch.__file__ not in command_of(one.pid)]
     return list(dict.fromkeys([*tools, *strayed(agent, everyone)]))
+
+
+# Hooks in an inbox, as neutral events.
+
+#: events from llmc itself, for any agent
+_OWN = {REPORT: What.REPORTED, PANE_DIED: What.EXITED}
+
+
+@overload
+def event_of(hook: HookEvent, agent: str) -> AgentEvent: ...
+@overload
+def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed: ...
+def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed:
+    """The event behind a hook of that agent."""
+    if isinstance(hook, Malformed):
+        return hook
+    if hook.name not in _OWN:
+        return reader_of(agent).event(hook)
+    return AgentEvent(
+        id=hook.id,
+        worker=hook.worker,
+        instance=hook.instance,
+        what=_OWN[hook.name],
+        name=hook.name,
+        told=hook.payload,
+    )
+
+
+def waiting(root: Root, worker: str, agent: str) -> list[AgentEvent | Malformed]:
+    """The pending events of a worker's inbox, in order."""
+    return [event_of(hook, agent) for hook in inbox.read(root, worker)]

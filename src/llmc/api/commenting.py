@@ -22,12 +22,12 @@ from llmc.reviews.rules.diff_rows import DiffFile as DiffFile
 from llmc.reviews.rules.diff_rows import DiffRow as DiffRow
 from llmc.reviews.rules.diff_rows import Kind as Kind
 from llmc.reviews.rules.diff_rows import files_of
+from llmc.reviews.rules.diff_rows import gap_before as gap_before
 from llmc.reviews.rules.talk import Comment as Comment
 from llmc.reviews.rules.talk import Placed as Placed
 from llmc.reviews.rules.talk import Round as Round
 from llmc.reviews.rules.talk import Save as Save
 from llmc.reviews.rules.talk import Talk
-from llmc.reviews.rules.unchanged import gap_before as gap_before
 from llmc.sessions.submit import Receipt
 
 

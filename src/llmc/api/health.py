@@ -6,12 +6,12 @@ from llmc.base.errors import Refused
 from llmc.config.paths import Root
 from llmc.doctor import rebuild as rebuilding
 from llmc.doctor import registry
+from llmc.doctor.check import GROUPS as GROUPS
+from llmc.doctor.check import Finding as Finding
 from llmc.doctor.check import Repair
+from llmc.doctor.check import summary as summary
 from llmc.doctor.rebuild import Rebuilt
 from llmc.doctor.rules.facts import Facts as Facts
-from llmc.doctor.rules.findings import GROUPS as GROUPS
-from llmc.doctor.rules.findings import Finding as Finding
-from llmc.doctor.rules.findings import summary as summary
 from llmc.repo.project import open_project
 
 

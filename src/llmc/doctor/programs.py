@@ -9,8 +9,8 @@ from msgspec import Struct
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.proc import ToolMissing
+from llmc.doctor.check import Finding
 from llmc.doctor.rules import facts as seen
-from llmc.doctor.rules.findings import Finding
 from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
 from llmc.doctor import looking
-from llmc.doctor.check import LOCK_S, Check, Repair, WorkerCheck
+from llmc.doctor.check import GROUPS, LOCK_S, Check, Finding, Repair, WorkerCheck
 from llmc.doctor.checks import clone, file_access, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
-from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
 from llmc.workers import up_and_down
 

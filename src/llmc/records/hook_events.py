@@ -1,4 +1,4 @@
-"""Hook events as clients sent them to an inbox; agents/inbox_events.py interprets them. Pure."""
+"""Hook events as clients sent them to an inbox; agents/kinds.py interprets them. Pure."""
 
 from typing import Any
 

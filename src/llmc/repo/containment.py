@@ -18,7 +18,7 @@ from llmc.base.rotation import private_opener
 from llmc.config.model import PresetName
 from llmc.repo import git, git_dirs, own_repos
 from llmc.repo.project import Project
-from llmc.sandbox import mount_points, presets, probe, rules, shown_programs, tool_settings, variables
+from llmc.sandbox import mount_points, presets, probe, rules, shown_programs, tool_settings
 from llmc.sandbox.network import Network, refused
 from llmc.sandbox.network import environment as environment_of
 from llmc.sandbox.reaching import UPSTREAM_VARIABLES
@@ -158,7 +158,7 @@ def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dic
 def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
     """What a check sees of the environment besides: the usual, and what is configured for agents, without their login."""
     named = [name for name in project.config.defaults.env if not presets.is_secret(name)]
-    return variables.passed_on(env, (*named, *_OF_CHECKS, *project.config.sandbox.env))
+    return rules.passed_on(env, (*named, *_OF_CHECKS, *project.config.sandbox.env))
 
 
 def _needs(project: Project, worktree: Path, env: Mapping[str, str]) -> presets.Needs:

@@ -229,7 +229,7 @@ def env_in_box(
     settings: Sequence[tuple[str, str]] = (), more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment where a contained agent writes: no password, and of the user's variables only the usual."""
-    from llmc.sandbox.variables import passed_on  # most workers are not contained
+    from llmc.sandbox.rules import passed_on  # most workers are not contained
 
     # The user's own list of safe directories is not visible there.
     given = access("", [*settings, ("safe.directory", "*")]) | {**(more or {})}

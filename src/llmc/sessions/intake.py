@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.agents import inbox_events
+from llmc.agents import kinds
 from llmc.agents.agent_events import PANE_DIED, AgentEvent, What
 from llmc.agents.kinds import reader_of
 from llmc.base import processes
@@ -40,7 +40,7 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
     """Apply a worker's inbox to its record; the caller holds the worker's lock."""
     for _ in range(MOST_ROUNDS):
         record = project.store.worker(name)
-        waiting = inbox_events.waiting(project.root, name, record.agent)
+        waiting = kinds.waiting(project.root, name, record.agent)
         fresh = [event for event in waiting if event.id not in record.applied_events]
         if fresh:
             record = _apply(project, record, fresh, [event.id for event in waiting])

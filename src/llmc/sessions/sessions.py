@@ -10,7 +10,7 @@ from shlex import join as shell_join
 from msgspec.structs import replace
 
 from llmc import hook_client, launch
-from llmc.agents import inbox_events
+from llmc.agents import kinds
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.kinds import kind_of, reader_of, tool_children
 from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
@@ -241,7 +241,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
             return pane is None or (isinstance(pane, Pane) and not processes.is_alive(pane.pid))
 
         def has_told() -> bool:
-            events = inbox_events.waiting(project.root, name, record.agent)
+            events = kinds.waiting(project.root, name, record.agent)
             return any(
                 isinstance(e, AgentEvent)
                 and e.instance == instance
@@ -496,9 +496,9 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     if contained:
-        from llmc.sandbox import variables  # most agents are not contained
+        from llmc.sandbox import rules  # most agents are not contained
 
-        base = variables.passed_on(base, (*agent.variables, *project.config.sandbox.env))
+        base = rules.passed_on(base, (*agent.variables, *project.config.sandbox.env))
     base.update(project.config.defaults.env)
     auto = project.config.auto
     # A contained agent does not see the list: its tasks are in its own home, and come by hook.

@@ -12,8 +12,7 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, Box, Composer, What
-from llmc.agents.inbox_events import event_of
-from llmc.agents.kinds import reader_of
+from llmc.agents.kinds import event_of, reader_of
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.screens import screen_of
 from llmc.base import processes

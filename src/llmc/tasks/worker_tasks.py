@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.faults import step as fault_step

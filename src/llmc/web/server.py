@@ -26,10 +26,9 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, LlmcError, NotFound, Refused, UsageError
 from llmc.web import acts, pages, take
 from llmc.web.guard import Guard, TooLarge, named
-from llmc.web.html import HERE, file_key, render
+from llmc.web.html import HERE, Naming, file_key, render
 from llmc.web.live import ALIVE, Live
 from llmc.web.rules import access
-from llmc.web.rules.other_root import Naming
 from llmc.web.stream import HOME, Feeds, Stream
 
 Found = TypeVar("Found")

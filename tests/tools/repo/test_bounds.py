@@ -11,7 +11,7 @@ import pytest
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
 from llmc.landing import default_branch, review
-from llmc.repo import clone_guard, embedded_submodules, git, indexes, own_repos, provision, trash, uncommitted
+from llmc.repo import clone_guard, git, indexes, own_repos, provision, submodules, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.workers import nuke, reset
 from tests.support.contained import needs_bubblewrap
@@ -356,7 +356,7 @@ def test_a_large_repository_is_listed(
     assert uncommitted.hidden_files(worktree.path) == []
     worktree.git("update-index", "--add", "--cacheinfo", f"160000,{state.head},sub")
     assert clone_guard._paths_of_gitlinks(str(worktree.path), str(own / "index")) == ("sub",)
-    embedded_submodules.embed(project, worker_of(project)[0])
+    submodules.embed(project, worker_of(project)[0])
 
 
 def test_files_that_land_are_read_in_the_clone(project: Project, worktree: Worktree, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from llmc.agents.inbox_events import waiting
+from llmc.agents.kinds import waiting
 from llmc.base import faults
 from llmc.base.errors import Refused
 from llmc.base.names import OVERSEER, TaskId

@@ -12,7 +12,7 @@ import llmc
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.hooks import NAMES
 from llmc.agents.claude.layout import HOOKS, NEED_A_PERSON, TOOL_HOOKS
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.records.hook_events import HookEvent, Malformed
 from llmc.records.worker import Cause
 

@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.agents.glance import glance
-from llmc.agents.inbox_events import event_of
-from llmc.agents.kinds import tool_children
+from llmc.agents.kinds import event_of, tool_children
 from llmc.agents.protocol import ClientStatus
 from llmc.auto.usage import Meters
 from llmc.base.names import PaneId, PromptId, SessionName
@@ -72,7 +71,7 @@ def project_of(pane: Shows) -> Any:
 
 
 def test_its_hooks_move_a_worker(record: WorkerRecord) -> None:
-    """Break: let agents/inbox_events.py read each hook as Claude Code's."""
+    """Break: let agents/kinds.py read each hook as Claude Code's."""
     hook = HookEvent(id="1-1", worker="w1", instance="i1", payload={"hook_event_name": "fell_silent"})
     facts = Facts(git=GitFacts(head="c0ffee", ahead=1, dirty=False, rebasing=False))
     change = judge(record, event_of(hook, record.agent), facts).change

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.config.load import check_text
-from llmc.doctor.check import Check, WorkerCheck
+from llmc.doctor.check import GROUPS, Check, Finding, WorkerCheck, summary
 from llmc.doctor.checks.clone import Branch, Setting
 from llmc.doctor.checks.file_access import Mode
 from llmc.doctor.programs import parse_version
@@ -29,7 +29,6 @@ from llmc.doctor.rules.facts import (
     WorkerFacts,
     contained,
 )
-from llmc.doctor.rules.findings import GROUPS, Finding, summary
 from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
 from llmc.doctor.rules.records import LOST_PROMPT, record_fixes, task_in
 from llmc.records.books import Claim

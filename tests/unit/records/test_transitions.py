@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.base.names import PromptId, TaskId
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from llmc.api.commenting import Page
 from llmc.landing.review import Review
-from llmc.reviews.rules.diff_rows import Kind, files_of
-from llmc.reviews.rules.unchanged import gap_before
+from llmc.reviews.rules.diff_rows import Kind, files_of, gap_before
 from llmc.tui.diff_view import CONTEXT_STEP, DiffView
 from llmc.tui.drawing import Brush
 from llmc.tui.theme import THEMES

@@ -10,7 +10,7 @@ from llmc.sandbox import reaching
 from llmc.sandbox.network import Network, environment, for_holder, refused
 from llmc.sandbox.proxy import Request, read_request
 from llmc.sandbox.reaching import Failed, Listed, Refused, Upstream, upstream_of
-from llmc.sandbox.variables import passed_on
+from llmc.sandbox.rules import passed_on
 
 
 def network(*hosts: str) -> Network:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields, replace
 
 from llmc.agents.agent_events import AgentEvent
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.attention.rules import CONFLICTS_LEFT
 from llmc.base.names import PromptId, TaskId
 from llmc.records.hook_events import HookEvent

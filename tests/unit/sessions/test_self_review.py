@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.attention.rules import self_review_waits
 from llmc.base.names import PromptId
 from llmc.config.load import check_text

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.agents.claude.transcripts import readable
-from llmc.agents.inbox_events import event_of
+from llmc.agents.kinds import event_of
 from llmc.base.given import written_out
 from llmc.config.paths import OverseerRoot, Root
 from llmc.records.hook_events import HookEvent

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from llmc.cli.commands import COMMANDS
-from llmc.web.html import HERE
-from llmc.web.rules.other_root import Naming
+from llmc.web.html import HERE, Naming
 
 NAMING = Naming(COMMANDS)
 

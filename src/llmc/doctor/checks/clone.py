@@ -12,9 +12,8 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain
 from llmc.base.proc import ToolMissing
-from llmc.doctor.check import LOCK_S, Check, Sight, Turn
+from llmc.doctor.check import LOCK_S, Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import Facts
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.landing import default_branch, slots, undo
 from llmc.repo import clone_guard, dead_locks, git, git_locks, own_objects, sources, trash, worktrees
 from llmc.repo.git_locks import GitLock

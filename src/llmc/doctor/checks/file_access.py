@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from llmc.attention.rules import DISK_FLOOR_BYTES
 from llmc.base.files import explain
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import Facts
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.repo.project import Project
 from llmc.reports import bad_rows
 from llmc.workers import restore

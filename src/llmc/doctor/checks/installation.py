@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from llmc.base.errors import LlmcError
 from llmc.doctor import canary, programs
-from llmc.doctor.check import Check, Sight
+from llmc.doctor.check import Check, Finding, Sight, fixable
 from llmc.doctor.rules.facts import OFF, Facts, StateFile
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.notifications import notify
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import write_launcher

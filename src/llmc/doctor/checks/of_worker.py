@@ -6,9 +6,8 @@ from pathlib import Path
 from llmc.attention.rules import ASKS
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.doctor.check import Repair, Turn, WorkerCheck, held
+from llmc.doctor.check import Finding, Repair, Turn, WorkerCheck, fixable, held
 from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.doctor.rules.records import record_fixes
 from llmc.landing import at_rest
 from llmc.records.worker import Cause, Status, WorkerRecord

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from llmc.base.errors import LlmcError
 from llmc.base.names import WorkerName
-from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.check import Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import Facts
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.goals.goals import open_store
 from llmc.goals.store.goal_store import SET_ASIDE
 from llmc.records.books import Claim

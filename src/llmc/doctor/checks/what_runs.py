@@ -13,9 +13,8 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain, read_json, read_text
 from llmc.base.names import SessionName
 from llmc.config.paths import Root
-from llmc.doctor.check import DETACH, Check, Sight, Turn
+from llmc.doctor.check import DETACH, Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import DaemonFacts, Facts
-from llmc.doctor.rules.findings import Finding, fixable
 from llmc.records import sight
 from llmc.records.items import Registration
 from llmc.repo.project import Project
