@@ -70,6 +70,13 @@ class FileLedger:
                 raise LockTimeout("another machine lands", hint="llmc status")
             yield
 
+    def take_post_accept(self, task: TaskKey) -> str | None:
+        """Each machine runs its own."""
+        return ""
+
+    def end_post_accept(self, task: TaskKey) -> None:
+        pass
+
     def entries(self) -> list[Entry]:
         with self._data() as data:
             return msgspec.convert(data["entries"], list[Entry])

@@ -142,16 +142,18 @@ class Node:
     def _heed_commands(self, pulse: Pulse) -> None:
         """Run the post-accept command of a node that died; until it has finished, nothing lands."""
         project = self._current()
+        if project.shared is None:  # config.toml names no database any more
+            return
+        ledger = project.shared.ledger
         if project.config.auto.post_accept_command:
-            for due in post_accept.take_over(project, {*pulse.due, *pulse.lost}):
+            for due in post_accept.take_over(project, ledger, {*pulse.due, *pulse.lost}):
                 self._run.say(
                     f"running the post-accept command for task {due.task}, which {due.worker} landed"
                 )
             if pulse.due or pulse.lost:
                 self._start(self._commands, self._run_post_accepts)
         else:
-            for task in post_accept.unattended(project.store.read(), pulse.due):
-                nodes.end_post_accept(self._own, task)
+            post_accept.drop(project, ledger, pulse.due)
         self._tell_lost(() if project.config.auto.post_accept_command else pulse.lost)
 
     def _tell_lost(self, lost: Collection[TaskKey]) -> None:

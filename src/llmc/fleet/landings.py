@@ -17,6 +17,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.fleet import statements
 from llmc.fleet.database import Database, fetched
+from llmc.fleet.rules import own_name
 from llmc.records.landing_ledger import Entry
 
 if TYPE_CHECKING:
@@ -77,6 +78,17 @@ class Landings:
     def token_of(self, claim: str) -> int:
         """A claim of the database is its token; one from before the root joined has none that lands."""
         return int(claim) if claim.isdigit() else 0
+
+    def take_post_accept(self, task: TaskKey) -> str | None:
+        """The heartbeat keeps the lease."""
+        rows = self._db.rows(statements.TAKE_POST_ACCEPT, {**self._of(task), "lease": self._lease})
+        return own_name(self._node, rows[0]["worker"]) if rows else None
+
+    def end_post_accept(self, task: TaskKey) -> None:
+        self._db.rows(statements.END_POST_ACCEPT, self._of(task))
+
+    def _of(self, task: TaskKey) -> dict[str, Any]:
+        return {"node": self._node, "list": task.list, "task": task.id}
 
     @contextmanager
     def turn(self, timeout_s: float, stopping: Callable[[], bool] | None = None) -> Iterator[None]:

@@ -21,7 +21,7 @@ from llmc.config.options import check_node
 from llmc.config.paths import Root
 from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
-from llmc.fleet.rules import Need, Node, node_of, own_name
+from llmc.fleet.rules import Need, Node, node_of
 
 #: how many other nodes a heartbeat brings
 MOST_NODES = 100
@@ -184,22 +184,6 @@ def leave(project: InFleet, name: str) -> Node:
 def has_lease(own: Membership, name: str) -> bool:
     """Whether this node does what one node at a time does; the heartbeat keeps the lease."""
     return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
-
-
-def take_post_accept(own: Membership, task: TaskKey) -> str | None:
-    """Become the node that runs the post-accept command of a landed task: the worker that landed it, or None.
-
-    None if another node runs the command, or it has finished. The heartbeat keeps the lease.
-    """
-    values = {**own.values, "list": task.list, "task": task.id}
-    rows = own.database.rows(statements.TAKE_POST_ACCEPT, values)
-    return own_name(own.node, rows[0]["worker"]) if rows else None
-
-
-def end_post_accept(own: Membership, task: TaskKey) -> None:
-    """The command has finished: other nodes may land."""
-    values = {"node": own.node, "list": task.list, "task": task.id}
-    own.database.rows(statements.END_POST_ACCEPT, values)
 
 
 class Park(Struct, frozen=True):

@@ -12,6 +12,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.landing.accept_journal import is_past_landing
+from llmc.records.landing_ledger import LandingLedger
 from llmc.records.state import Due, State, due_fields
 from llmc.records.store import Transaction
 from llmc.repo import user_commands
@@ -51,13 +52,11 @@ def run_due(project: Project) -> None:
         turn.release()
 
 
-def take_over(project: Project, tasks: Collection[TaskKey]) -> list[Due]:
+def take_over(project: Project, ledger: LandingLedger, tasks: Collection[TaskKey]) -> list[Due]:
     """Enter the commands of a lost node, and those that a crash left without an entry here, as due on this node."""
-    from llmc.fleet import nodes
-
     taken = []
-    for task in unattended(project.store.read(), tasks):
-        worker = nodes.take_post_accept(nodes.membership(project), task)
+    for task in _unattended(project.store.read(), tasks):
+        worker = ledger.take_post_accept(task)
         if worker is not None:
             taken.append(Due(task, worker))
     if taken:
@@ -68,7 +67,13 @@ def take_over(project: Project, tasks: Collection[TaskKey]) -> list[Due]:
     return taken
 
 
-def unattended(state: State, tasks: Collection[TaskKey]) -> set[TaskKey]:
+def drop(project: Project, ledger: LandingLedger, tasks: Collection[TaskKey]) -> None:
+    """End those that a crash left without an entry here: this node has no command any more."""
+    for task in _unattended(project.store.read(), tasks):
+        ledger.end_post_accept(task)
+
+
+def _unattended(state: State, tasks: Collection[TaskKey]) -> set[TaskKey]:
     """Those of `tasks`, which the database lists, that are not due here and that no accept of this node will make due.
 
     `state` must be read after the database: an accept lists its task there first, and enters it here in its last step.
@@ -98,7 +103,8 @@ def _run(project: Project, due: Due) -> None:
             LLMC_TASK_ID=task.id,
             LLMC_TASK_LIST=task.list,
         )
-    _let_others_land(project, task)
+    if project.shared is not None:
+        project.shared.ledger.end_post_accept(task)
     with project.store.transaction() as tx:
         _forget(tx, due)
         if command:
@@ -118,18 +124,9 @@ def _run(project: Project, due: Due) -> None:
 
 def _is_ours(project: Project, due: Due) -> bool:
     """Whether no other node of the fleet runs the command or has run it."""
-    if not project.config.fleet.database or not project.config.auto.post_accept_command:
+    if project.shared is None or not project.config.auto.post_accept_command:
         return True
-    from llmc.fleet import nodes
-
-    return nodes.take_post_accept(nodes.membership(project), due.task) is not None
-
-
-def _let_others_land(project: Project, task: TaskKey) -> None:
-    if project.config.fleet.database:
-        from llmc.fleet import nodes
-
-        nodes.end_post_accept(nodes.membership(project), task)
+    return project.shared.ledger.take_post_accept(due.task) is not None
 
 
 def _forget(tx: Transaction, due: Due) -> None:

@@ -52,3 +52,14 @@ class LandingLedger(Protocol):
     def token_of(self, claim: str) -> int:
         """The token of a claim of the task source."""
         ...
+
+    def take_post_accept(self, task: TaskKey) -> str | None:
+        """Become the machine that runs the post-accept command of a landed task: the worker that landed it, or None.
+
+        None if another machine runs the command, or it has finished.
+        """
+        ...
+
+    def end_post_accept(self, task: TaskKey) -> None:
+        """The command has finished: other machines may land."""
+        ...
