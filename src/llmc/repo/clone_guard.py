@@ -357,7 +357,7 @@ class CloneGuard:
         if said := [change for change in wrong if not change.silent]:
             self._say(Undone(path, _in_words(said), tuple(change.key for change in said)))
         with fault_step("guard.undo"):
-            git_config.change(file, wrong)
+            git_config.change(Path(self._root), file, wrong)
 
     def _attributes(self, path: str) -> None:
         if self._seen.is_fine(path):
@@ -389,7 +389,7 @@ class CloneGuard:
                 self._aside(str(file))
             rows = self._known(place, tree)
             if rows:
-                git_config.write_new(file, rows)
+                git_config.write_new(Path(self._root), file, rows)
 
     def _known(self, place: Place, tree: str) -> list[tuple[str, str]]:
         if place is Place.ROOT:

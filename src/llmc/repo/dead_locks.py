@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from llmc.base import inside, locks, processes
@@ -62,14 +63,18 @@ def drop(root: Path, lock: Path) -> bool:
         if alive := [one.pid for one in owners if one.is_alive]:
             raise InUse(alive)
         try:
-            # Two that meet the same dead lock: the second would remove the new lock of the first.
-            with locks.lock(Root(root).lock("git-locks"), locks.Rank.GIT_LOCKS, timeout_s=WATCH_S):
+            with turn(root):
                 if is_another():
                     return False
                 os.unlink(last, dir_fd=folder)
         except LockTimeout:
             return False
     return True
+
+
+def turn(root: Path) -> AbstractContextManager[None]:
+    """One process at a time: of two that meet the same dead lock, the second would remove the new lock of the first."""
+    return locks.lock(Root(root).lock("git-locks"), locks.Rank.GIT_LOCKS, timeout_s=WATCH_S)
 
 
 def _stamp(name: str, folder: int) -> _Stamp | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base import proc, processes
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.files import explain, remove_tree, write_atomic
 from llmc.repo.rules.clone_config import Change, Row, parse_plain
 
@@ -101,9 +101,9 @@ def rows_of(data: bytes) -> list[Row] | Broken:
     return [(key, value if newline else None) for key, newline, value in pairs]
 
 
-def change(path: Path, wanted: Sequence[Change]) -> None:
+def change(root: Path, path: Path, wanted: Sequence[Change]) -> None:
     """Change keys of a file as git does: under its lock, atomically, leaving all other bytes."""
-    with locked(path):
+    with locked(root, path):
         data = read_plainly(path)
         if isinstance(data, Broken):
             return  # just created: the next check sees it
@@ -122,13 +122,13 @@ def change(path: Path, wanted: Sequence[Change]) -> None:
             temp.unlink(missing_ok=True)
 
 
-def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
+def write_new(root: Path, path: Path, rows: Sequence[tuple[str, str]]) -> None:
     """Write a file with exactly these settings."""
-    temp = path.with_name(f"{path.name}.llmc")
-    write_atomic(temp, b"", mode=0o600)
-    for key, value in rows:
-        proc.run(_config_of(str(temp), "--add", key, value))
-    with locked(path):
+    with locked(root, path):
+        temp = path.with_name(f"{path.name}.llmc")
+        write_atomic(temp, b"", mode=0o600)
+        for key, value in rows:
+            proc.run(_config_of(str(temp), "--add", key, value))
         os.replace(temp, path)
 
 
@@ -144,18 +144,21 @@ def move_aside(path: Path, folder: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(root: Path, path: Path) -> Iterator[None]:
     """Hold git's own lock of a settings file; removes one left by a killed process."""
     lock = path.with_name(f"{path.name}.lock")
-    deadline = time.monotonic() + LOCK_S
+    seen: Stamp | None = None
+    deadline = 0.0
     while True:
         try:
             held = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
         except FileExistsError:
-            if time.monotonic() > deadline:
-                _drop_stale(lock)
-                deadline = time.monotonic() + LOCK_S
+            found = stamp(str(lock))
+            if found != seen:  # its holder is another one by now
+                seen, deadline = found, time.monotonic() + LOCK_S
+            elif time.monotonic() > deadline:
+                _drop_stale(root, lock, seen)
             time.sleep(0.01)
         except OSError as error:
             raise explain(error, f"cannot lock {path}") from error
@@ -167,14 +170,24 @@ def locked(path: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _drop_stale(lock: Path) -> None:
-    if processes.works_in(os.path.realpath(lock)):
-        raise LlmcError(
-            f"cannot repair the git config: a running process has held {lock} for {LOCK_S:g} s",
-            hint="Stop that process, then run the command again.",
-        )
-    with contextlib.suppress(OSError):
-        remove_tree(lock)
+def _drop_stale(root: Path, lock: Path, seen: Stamp | None) -> None:
+    """Remove this lock, or whatever is there in its place, unless another process was first."""
+    from llmc.repo import dead_locks  # rarely in the way
+
+    with contextlib.suppress(LockTimeout), dead_locks.turn(root):
+        if stamp(str(lock)) != seen:
+            return
+        if processes.works_in(os.path.realpath(lock)):
+            raise LlmcError(
+                f"cannot repair the git config: a running process has held {lock} for {LOCK_S:g} s",
+                hint="Stop that process, then run the command again.",
+            )
+        try:
+            remove_tree(lock)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise explain(error, f"cannot remove {lock}") from error
 
 
 def _config_of(file: str, *args: str) -> list[str]:

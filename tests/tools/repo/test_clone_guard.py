@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from llmc.base.files import remove_tree
 from llmc.config.model import Config
 from llmc.landing import default_branch
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_config, provision, uncommitted
+from llmc.repo import dead_locks, git, git_config, provision, uncommitted
 from llmc.repo.clone_guard import CloneGuard
 from llmc.repo.project import Project
 from llmc.repo.setup import new_project
@@ -400,6 +401,73 @@ def test_a_lock_that_a_killed_process_left(
     git.out(project.root.path, "for-each-ref")
     assert not lock.exists()
     assert "evil" not in config_of(project).read_text()
+
+
+class _Clock:
+    """Time passes only in `sleep`, and things happen in it."""
+
+    def __init__(self, events: dict[float, Callable[[], object]]) -> None:
+        self._now, self._events = 0.0, events
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+        for at in [at for at in self._events if at <= self._now]:
+            self._events.pop(at)()
+
+
+def test_a_lock_that_another_process_has_taken_over(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: no stamps: a git that has just begun would be in the way, because of the dead one before it."""
+    config = config_of(project)
+    lock = config.with_name("config.lock")
+    held: list[int] = []
+
+    def take_over() -> None:
+        lock.unlink()
+        held.append(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+
+    def release() -> None:
+        lock.unlink()
+        os.close(held.pop())
+
+    clock = _Clock({git_config.LOCK_S * 0.6: take_over, git_config.LOCK_S * 1.4: release})
+    monkeypatch.setattr(git_config, "time", clock)
+    lock.touch()
+    with git_config.locked(project.root.path, config):
+        assert not held
+    assert not lock.exists()
+
+
+def test_a_dead_lock_that_another_process_removes_first(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: remove what is there without its turn: it may be the new lock of the one who was first."""
+    config = config_of(project)
+    lock = config.with_name("config.lock")
+    lock.touch()
+    turn = dead_locks.turn
+
+    @contextmanager
+    def after_another(root: Path) -> Iterator[None]:
+        with turn(root):
+            lock.unlink()
+            lock.write_text("its own")
+            yield
+
+    left: list[str] = []
+
+    def release() -> None:
+        left.append(lock.read_text())
+        lock.unlink()
+
+    monkeypatch.setattr(dead_locks, "turn", after_another)
+    monkeypatch.setattr(git_config, "time", _Clock({git_config.LOCK_S * 1.4: release}))
+    with git_config.locked(project.root.path, config):
+        assert left == ["its own"]
 
 
 def test_what_an_agent_adds_meanwhile_is_not_lost(
