@@ -158,3 +158,31 @@ def test_how_to_start_an_agent_follows_from_its_worker(scripted: Fleet) -> None:
     for worker, start in (("adam", "llmc up --detach"), ("auto-1", "llmc up --auto --detach")):
         for command in (["peek", worker], ["attach", worker], ["message", worker, "hello"]):
             assert start in fleet.llmc(*command, code=3).err
+
+
+def test_the_hints_to_start_auto_mode_name_its_options(scripted: Fleet) -> None:
+    """Break: name `llmc up --auto --detach` alone: another number of workers, and no limit."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    options = "--concurrency 2 --post-accept-command 'true (really)' --until 2099-01-01T07:30 --max-tasks 7"
+    again = f"llmc up --auto --detach {options}"
+    fleet.up("--auto", "--no-canary", *shlex.split(options))
+    fleet.kill_daemon()
+    wait_until(lambda: fleet.llmc("status", "--json").json["auto"]["start"] == again)
+    (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
+    assert item["next"] == again
+    status, digest = (" ".join(fleet.llmc(command).out.split()) for command in ("status", "digest"))
+    assert f"next: {again}" in status
+    assert f"(to start it: {again})" in status
+    assert again in digest
+    fleet.llmc("down")
+    for command in (["peek", "auto-1"], ["message", "auto-1", "hello"]):
+        assert again in fleet.llmc(*command, code=3).err
+    # It is accepted, and starts as many workers as before.
+    assert "in auto mode" in fleet.llmc(*shlex.split(again)[1:], "--no-canary").out
+    assert fleet.llmc("status", "--json").json["auto"]["workers"] == 2
+    fleet.llmc("down")
+    fleet.up("--auto", "--no-canary", "--max-tasks", "7")
+    # While it runs, options would be refused.
+    said = fleet.llmc("peek", "auto-2", code=3).err
+    assert "`llmc up --auto --detach`" in said
+    fleet.llmc("up", "--auto", "--detach")

@@ -37,7 +37,7 @@ SAFE = {
     "nodes": r"node|own\.node|(?:node|key)\.name",
     "goals and questions": r"(?:.*\.)?(?:goal_id|assignment_id|question_id)|one\.id",
     "trash": r"trash\.short\(.*\)|(?:removals|acceptance)\.short\(.*\)|entry\.name|item\.ref\.removeprefix\(TRASH\)",
-    "settings": r"key|key\.action|PUBLIC|UP_AUTO|record\.start_command",
+    "settings": r"key|key\.action|PUBLIC|UP_AUTO|facts\.up_auto|project\.start_command\(record\)",
 }
 
 

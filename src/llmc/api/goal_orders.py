@@ -90,9 +90,9 @@ def undriven(project: Project) -> str:
     record = live_registration(project)
     if record is None:
         is_starting = project.daemon_runs()
-        return "" if is_starting else "goals are not running; start them with `llmc up --auto --detach`"
+        return "" if is_starting else f"goals are not running; start them with `{project.up_auto()}`"
     if record.auto is False:
-        return "goals need auto mode, but the daemon was started without it; run `llmc up --auto --detach`"
+        return f"goals need auto mode, but the daemon was started without it; run `{project.up_auto()}`"
     return ""
 
 
@@ -139,7 +139,7 @@ def settle(project: Project, reason: str) -> str:
     seen = last_tick(project)
     if seen is None or not seen.goals.active:
         return ""
-    return "saved; to continue the work: llmc up --auto --detach"
+    return f"saved; to continue the work: {project.up_auto()}"
 
 
 def _is_out(project: Project) -> bool:

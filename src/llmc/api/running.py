@@ -89,6 +89,8 @@ class Down(Struct, frozen=True):
     #: interrupted workers, and whether each is an auto worker
     interrupted: dict[str, bool]
     problems: list[str]
+    #: the command that starts auto mode again
+    up_auto: str
     #: panes that the user opened, and the note about them
     left: list[Pane]
     told_of_left: str
@@ -286,7 +288,13 @@ def down(root: Root, tell: Tell, *, force: bool) -> Down:
         tell(f"{error.message}; stopping every session in this root")
         ended, problems, left = True, [], end_every_session(project)
     return Down(
-        had_daemon, had_daemon or ended, at_work, problems, left, told_of(project, left) if left else ""
+        had_daemon,
+        had_daemon or ended,
+        at_work,
+        problems,
+        project.up_auto(),
+        left,
+        told_of(project, left) if left else "",
     )
 
 

@@ -56,6 +56,7 @@ def auto_view(state: Raw, daemon: Raw, facts: Facts) -> Raw | None:
         "errors": auto.get("errors", 0),
         "parked_until_unix": auto.get("parked_until_unix") or None,
         "parked_cause": auto.get("parked_cause") or None,
+        "start": facts.up_auto,
     }
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from llmc.base.given import number, text
 from llmc.base.text import counted
 from llmc.landing.accept_journal import STEPS
-from llmc.records.items import UP, UP_AUTO, Raw, counts
+from llmc.records.items import UP, Raw, counts
 from llmc.records.statuses import AT_WORK, FREE
 
 #: of every view here; a field that changes its meaning raises it
@@ -343,7 +343,7 @@ def _health(view: Raw) -> Health:
     return Health(
         daemon=bool(view["daemon"]["running"]),
         pid=view["daemon"]["pid"],
-        start=UP_AUTO if auto.get("wanted") else UP,
+        start=text(auto.get("start")) if auto.get("wanted") else UP,
         auto="" if not view["auto"] else "running" if auto.get("running") else "stopped",
         auto_workers=auto.get("workers") or 0,
         parked_until_unix=auto.get("parked_until_unix"),

@@ -308,5 +308,5 @@ def _pane(project: Project, name: str) -> Pane:
                 "the remediation agent is not running",
                 hint="The supervisor starts it after a failure. To run the supervisor: llmc overseer",
             )
-        raise agent_gone(project.store.worker(name))
+        raise agent_gone(project, project.store.worker(name))
     return pane

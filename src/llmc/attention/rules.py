@@ -13,13 +13,11 @@ from llmc.records.items import (
     LOG_IN,
     SEVERITIES,
     UP,
-    UP_AUTO,
     Facts,
     Item,
     Raw,
     Registration,
     Seen,
-    start_command,
 )
 from llmc.records.statuses import AT_WORK, FREE, LIVE
 
@@ -124,7 +122,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts, record: Raw | None = None) 
     if row["auto"] and (seen.acting or facts.auto_runs) and status != "error":  # auto mode does the next step
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
-        return "" if busy else start_command(row["auto"])
+        return "" if busy else facts.start_command(row["auto"])
     if status == "needs_review" and not row["reviewed"] and not row["accept_step"]:
         return f"llmc review {name}"
     if row["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
@@ -171,12 +169,12 @@ def _acting_command(row: Raw, facts: Facts) -> str:
         case "error":
             return _after_error(row)
         case _:
-            return UP_AUTO if row["auto"] else f"llmc start --worker {name}"
+            return facts.up_auto if row["auto"] else f"llmc start --worker {name}"
 
 
 def _after_offline(row: Raw, facts: Facts) -> str:
     """Its start failed with a reason that names the first command to run, or it was only stopped."""
-    up = start_command(row["auto"])
+    up = facts.start_command(row["auto"])
     first = _fix_in(row["error_reason"])
     return f"{first}, then {up}" if first else up
 
@@ -446,7 +444,7 @@ def without_auto(state: Mapping[str, Any], facts: Facts) -> Item | None:
         return None
     listed = (item for item in attention(state, facts) if item.kind in ("auto", "supervisor"))
     said = "auto mode is not running"
-    return next(listed, None) or Item("auto", "auto", "blocked", "auto mode", facts.now, said, UP_AUTO)
+    return next(listed, None) or Item("auto", "auto", "blocked", "auto mode", facts.now, said, facts.up_auto)
 
 
 def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
@@ -458,7 +456,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
         cause, why = text(auto.get("run_cause")), text(auto.get("run_reason"))
         said = f"auto mode failed ({cause}): {why}" if cause else f"auto mode failed: {why}"
         first = _fix_in(why) or FIRST.get(cause, "llmc logs daemon")
-        yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {UP_AUTO}")
+        yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {facts.up_auto}")
     elif run == "running":
         said = (
             "auto mode is not running: its daemon was replaced by one without auto mode"
@@ -468,7 +466,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
         # It was alive at its last heartbeat, or until a plain daemon took its place.
         ended = (facts.daemon and facts.daemon.start_time_unix) if facts.running else facts.beat_unix
         since = max(since, min(ended or 0.0, facts.now))
-        yield Item("auto", "auto", "blocked", "auto mode", since, said, UP_AUTO)
+        yield Item("auto", "auto", "blocked", "auto mode", since, said, facts.up_auto)
     elif not facts.running:
         yield from _unattended(state, facts)
 
@@ -534,5 +532,5 @@ def _canary(facts: Facts) -> Iterator[Item]:
     why = f"canary failed for {version}: {text(tried.get('reason'))}"
     said = why if failed else f"client {version} has not been tested in this root"
     since = daemon.start_time_unix or 0.0
-    again = f"llmc down && {UP_AUTO} --canary"
+    again = f"llmc down && {facts.up_auto} --canary"
     yield Item("canary", "canary", "notice", version, since, said, again)

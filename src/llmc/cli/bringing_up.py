@@ -5,7 +5,7 @@ import contextlib
 import click
 
 from llmc.api import running
-from llmc.api.running import AutoOptions, Up, Wanted
+from llmc.api.running import AutoOptions, Down, Up, Wanted
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, UsageError
 from llmc.cli.arguments import parse_end, project_of, root_of
@@ -187,12 +187,12 @@ def down(ctx: click.Context, force: bool, as_json: bool) -> int:
         outcome = "stopped" if done.had_any else "nothing is running"
         say("some agents could not be stopped" if done.problems else outcome)
         for name, is_auto in done.interrupted.items():
-            say(f"  {name} was working; {_what_next(is_auto)}")
+            say(f"  {name} was working; {_what_next(done, is_auto)}")
     return Exit.FAILED if done.problems else Exit.DONE
 
 
-def _what_next(is_auto: bool) -> str:
+def _what_next(done: Down, is_auto: bool) -> str:
     """How the interrupted work continues; the task of an auto worker is back on the list."""
     if is_auto:
-        return "`llmc up --auto --detach` starts its task again"
+        return f"`{done.up_auto}` starts its task again"
     return "`llmc up --detach` resumes its conversation"

@@ -13,6 +13,8 @@ PLAIN_WIDTH = 80
 MOST_WIDTH = 160
 #: maximum number of lines of an error; `llmc status --json` has all of it
 ERROR_LINES = 3
+#: a command with all its options
+COMMAND_LINES = 4
 #: minimum width of a task that shares its line with a command or its worker, and of the root
 LEAST_TASK, LEAST_ROOT = 20, 12
 
@@ -116,7 +118,8 @@ def attention_lines(items: list[Raw], now: float, width: int, paint: Paint) -> l
         text = wrap(printable(f"{item['who']}: {item['text']}"), width - 4, ERROR_LINES)
         lines += [head, *(f"    {line}" for line in text)]
         if item["next"]:
-            lines.append("    " + paint(shortened(f"next: {printable(item['next'])}", width - 4), "bold"))
+            command = wrap(printable(f"next: {item['next']}"), width - 4, COMMAND_LINES)
+            lines += ["    " + paint(line, "bold") for line in command]
     return lines
 
 
@@ -152,7 +155,7 @@ def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
     done = f"{counted(auto['workers'], 'worker')}, {counted(auto['tasks_completed'], 'task')} completed"
     if not auto["running"]:
-        return f"Auto Mode: not running (to start it: {UP_AUTO}); {done}"
+        return f"Auto Mode: not running (to start it: {auto['start']}); {done}"
     counts = f"{done}, {counted(auto['errors'], 'error')}"
     until = auto["parked_until_unix"]
     if until is None:
@@ -165,9 +168,13 @@ def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
     """The root, the daemon and the counts. On a narrow screen, what says least is left out first."""
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
-    wanted = (view["auto"] or {}).get("wanted")
+    auto = view["auto"] or {}
     short = "daemon running" if daemon["running"] else "daemon not running"
-    full = f"daemon{pid} running" if daemon["running"] else f"{short} ({UP_AUTO if wanted else UP})"
+    full = (
+        f"daemon{pid} running"
+        if daemon["running"]
+        else f"{short} ({auto['start'] if auto.get('wanted') else UP})"
+    )
     counts = [f"{count} {_COUNTED[title]}" for title, count in numbers.items() if count]
     counts = ["1 needs you" if text == "1 need you" else text for text in counts]
     root = printable(view["root"])
@@ -211,7 +218,7 @@ class _Columns:
                 lines += [self._line(worker, shortened(task, self.room) if self.room else "")]
                 lines += [] if self.room else self._under(task, "", 1)
                 lines += self._details(worker)
-                lines += self._under(f"next: {command}" if command else "", "bold", 2)
+                lines += self._under(f"next: {command}" if command else "", "bold", COMMAND_LINES)
             else:
                 shown = padded(shortened(task, column), column) + "  " if longest else ""
                 lines += [self._line(worker, shown + self.paint(command, "dim")), *self._details(worker)]
@@ -280,7 +287,9 @@ def _goals(page: Page) -> str:
         return ""
     seen = page.goals
     if seen is None:
-        return "Goals: not checked yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
+        return "Goals: not checked yet" + (
+            "" if page.daemon_runs else f" ({(page.view['auto'] or {}).get('start', UP_AUTO)})"
+        )
     by_state = {"active": seen["active"], "paused": seen["paused"], "completed": seen["completed"]}
     parts = [", ".join(f"{count} {word}" for word, count in by_state.items() if count) or "none"]
     if seen["total"]:

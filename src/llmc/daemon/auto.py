@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import shlex
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +26,14 @@ from llmc.base.errors import TROUBLE, ConfigError, LlmcError
 from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
+from llmc.base.urls import scrub
 from llmc.base.wake import inode
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.log import say
 from llmc.daemon.watches import Heartbeat
 from llmc.notifications import notify, rules
+from llmc.records.items import up_auto
 from llmc.records.state import State
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo import setup
@@ -120,6 +124,24 @@ class AutoOptions(Struct, frozen=True):
         }
         given = {key: value for key, value in said.items() if value is not None}
         return replace(config, auto=replace(config.auto, **given))
+
+    def recorded(self) -> dict[str, Any]:
+        """The options as state.json has them, for the command that starts auto mode again.
+
+        Left out is what no hint may show: a text of several lines, or with a password.
+        """
+        until = self.until_unix and datetime.fromtimestamp(int(self.until_unix))
+        said = {
+            "--concurrency": self.concurrency,
+            "--post-accept-command": self.post_accept_command,
+            "--until": until and until.isoformat(timespec="seconds" if until.second else "minutes"),
+            "--max-tasks": self.max_tasks,
+            "--max-cost": self.max_cost and f"{self.max_cost:.15g}",
+        }
+        texts = {name: str(value) for name, value in said.items() if value is not None}
+        shown = {name: text for name, text in texts.items() if text.isprintable() and scrub(text) == text}
+        options = {name: shlex.quote(text) for name, text in shown.items()}
+        return {"run_options": options, "run_until_unix": self.until_unix or 0.0}
 
 
 class AutoMode:
@@ -217,7 +239,8 @@ class AutoMode:
         assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
             ahead_s = tx.state.auto.ahead_s if self._node is not None else None
-            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="", ahead_s=ahead_s)
+            begun = {"run": "running", "run_unix": tx.now, "run_cause": "", "run_reason": ""}
+            tx.update_auto(**begun, **self._options.recorded(), ahead_s=ahead_s)
             for key in ("budget:run", "budget:day"):
                 tx.clear_item(key)
             tx.remember_auto(True)
@@ -514,7 +537,10 @@ class AutoMode:
     def tell_failure(self) -> None:
         """Notify about the failure directly: the disk may be full, or the state broken. A known incident is not sent twice."""
         if (failure := self._failed) is not None:
-            told = rules.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
+            again = up_auto(self._options.recorded(), now_unix())
+            told = rules.auto_failed(
+                failure.cause, failure.reason[:1000], failure.worker, failure.task.id, again
+            )
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:

@@ -68,6 +68,7 @@ def look(root: Root) -> Sight:
         strays=_strays(root, names),
         remembered=() if names else remembered(root),
         canary=canary.last_verdict(root),
+        up_auto=project.up_auto(),
     )
     return Sight(project, facts, state)
 
@@ -207,6 +208,7 @@ def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.Work
         found_prompt=_found_prompt(project, record),
         now=now_unix(),
         daemon_runs=project.daemon_runs(),
+        start=project.start_command(record),
     )
 
 

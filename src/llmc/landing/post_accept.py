@@ -27,11 +27,10 @@ _turns: dict[str, threading.Lock] = {}
 class PostAcceptFailed(LlmcError):
     """The command failed; the landed commit stays."""
 
-    def __init__(self, due: Due, code: int, output: str, where: str) -> None:
+    def __init__(self, due: Due, code: int, output: str, where: str, again: str) -> None:
         super().__init__(
             f"the post-accept command failed with exit code {code}{where}",
-            hint="Run `llmc logs post_accept` to see the full output. "
-            "Fix the cause, then run `llmc up --auto --detach` again.",
+            hint=f"Run `llmc logs post_accept` to see the full output. Fix the cause, then run `{again}`.",
         )
         self.due = due
         self.output = output
@@ -117,9 +116,8 @@ def _run(project: Project, due: Due) -> None:
                 elapsed_s=elapsed_s,
             )
     if not done.ok:
-        raise PostAcceptFailed(
-            due, done.returncode, done.stdout, user_commands.where_it_ran(project, done.returncode)
-        )
+        where = user_commands.where_it_ran(project, done.returncode)
+        raise PostAcceptFailed(due, done.returncode, done.stdout, where, project.up_auto(ended=True))
 
 
 def _is_ours(project: Project, due: Due) -> bool:

@@ -284,7 +284,7 @@ def _gave_trouble(
     if files:
         return LlmcError(
             f"{name}'s commits conflict with {project.config.repo.default_branch} in {some_files(files)}, but {name} cannot resolve the conflicts while its status is {record.status}",
-            hint=f"Run `{record.start_command}`, then run the command again; the worker will resolve the conflicts.",
+            hint=f"Run `{project.start_command(record)}`, then run the command again; the worker will resolve the conflicts.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from llmc.base.given import number
 from llmc.base.text import printable, visible
-from llmc.records.items import SEVERITIES, Item
+from llmc.records.items import SEVERITIES, UP_AUTO, Item
 
 Row = Mapping[str, Any]
 
@@ -123,12 +123,15 @@ def _kind_of(item: Item, on: Collection[str]) -> str:
     return item.severity if item.severity in on else ""
 
 
-def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
-    """Notices about auto mode for these events, in order, without incidents that ended again."""
+def judge(rows: Iterable[Row], failing: bool = False, again: str = UP_AUTO) -> list[Notice | Over]:
+    """Notices about auto mode for these events, in order, without incidents that ended again.
+
+    `again`: the command that starts auto mode.
+    """
     found: list[Notice | Over] = []
     for row in rows:
         failing = failing_after([row], failing)
-        for word in of_event(row):
+        for word in of_event(row, again):
             if isinstance(word, Over):
                 if failing and word.kind == "auto_failed":
                     continue
@@ -137,12 +140,12 @@ def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
     return found
 
 
-def of_event(row: Row) -> list[Notice | Over]:
+def of_event(row: Row, again: str = UP_AUTO) -> list[Notice | Over]:
     """The incidents that one event starts and ends."""
     task, worker = str(row.get("task_id") or ""), str(row.get("worker") or "")
     match row.get("action"):
         case "auto_failed":
-            return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task)]
+            return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task, again)]
         case "goal_asked":
             title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
@@ -154,12 +157,12 @@ def of_event(row: Row) -> list[Notice | Over]:
     return []
 
 
-def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
+def auto_failed(cause: str, reason: str, worker: str, task: str, again: str) -> Notice:
     """The cause is the key: a fleet that is restarted into the same failure notifies once."""
     facts = {"cause": cause, "worker": worker, "task_id": task}
     where = ", ".join(filter(None, (worker, f"task {task}" if task else "")))
     title = f"Auto mode stopped: {cause}" + (f" ({where})" if where else "")
-    body = f"{reason}\nTo diagnose: llmc doctor\nTo see what happened: llmc digest\nTo restart: llmc up --auto --detach"
+    body = f"{reason}\nTo diagnose: llmc doctor\nTo see what happened: llmc digest\nTo restart: {again}"
     return Notice("auto_failed", cause, title, body[:BODY_CHARS], facts)
 
 

@@ -5,6 +5,7 @@ them (an unreadable task file, a failed accept) and cleared when they are resolv
 each time, so nothing has to clear them.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -29,9 +30,20 @@ UP_AUTO = "llmc up --auto --detach"
 LOG_IN = "llmc claude auth login"
 
 
-def start_command(auto: bool) -> str:
-    """Starts the agent of a worker: those of auto workers start with auto mode only."""
-    return UP_AUTO if auto else UP
+#: an end sooner than this makes no sense for a new run
+LEAST_UNTIL_S = 60.0
+
+
+def up_auto(auto: Mapping[str, Any], now: float) -> str:
+    """The command that starts auto mode as it was last started: with the same options, but no end that has passed.
+
+    `auto` is that of state.json. While auto mode runs, `up` refuses options.
+    """
+    options = auto.get("run_options")
+    given = options.items() if isinstance(options, Mapping) else ()
+    is_over = (number(auto.get("run_until_unix")) or 0.0) - now < LEAST_UNTIL_S
+    kept = [f"{name} {value}" for name, value in given if isinstance(value, str)]
+    return " ".join([UP_AUTO, *(text for text in kept if not (is_over and text.startswith("--until ")))])
 
 
 #: every kind of item with its meaning; docs/protocol.md is generated from this table
@@ -211,6 +223,8 @@ class Facts(NamedTuple):
     source_is_free: bool = False
     #: the command that fixes a source that is missing; "" if it is there
     source_fix: str = ""
+    #: the command that starts auto mode, with the options of its last run
+    up_auto: str = UP_AUTO
     #: last heartbeat of auto mode; 0: unknown
     beat_unix: float = 0.0
     #: formats a local time
@@ -224,11 +238,23 @@ class Facts(NamedTuple):
         """Whether auto mode runs and has this auto worker."""
         return self.auto_runs and self.daemon is not None and self.daemon.drives(worker)
 
+    def start_command(self, auto: bool) -> str:
+        """Starts the agent of a worker: those of auto workers start with auto mode only."""
+        return self.up_auto if auto else UP
+
     def seen(self, worker: str) -> Seen:
         return self.workers.get(worker, Seen())
 
 
+_QUOTED = r"'[^']*'"
+
+
 def command_in(suggestion: str) -> str:
     """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
-    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
-    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""
+    quoted = re.findall(_QUOTED, suggestion)  # may look like a remark
+    numbers = iter(range(len(quoted)))
+    plain = re.sub(_QUOTED, lambda _: f"\0{next(numbers)}\0", suggestion)
+    steps = [step.partition(" (")[0] for step in plain.partition(", or ")[0].split(", then ")]
+    if not all(step.startswith("llmc ") for step in steps):
+        return ""
+    return re.sub("\0([0-9]+)\0", lambda found: quoted[int(found[1])], " && ".join(steps))

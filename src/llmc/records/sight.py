@@ -14,7 +14,7 @@ from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
-from llmc.records.items import NO_SOURCE, Facts, Glance, Raw, Registration, Seen
+from llmc.records.items import NO_SOURCE, Facts, Glance, Raw, Registration, Seen, up_auto
 
 #: asks a running client (agents/glance.py), by the agent and the directory in a worker's record
 Glancing = Callable[[object, object, int], Glance]
@@ -43,6 +43,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
         source_fix=_source_fix(state),
+        up_auto=up_auto(state.get("auto") or {}, now),
         beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )

@@ -29,6 +29,9 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     run_unix: float = 0.0
     run_cause: str = ""
     run_reason: str = ""
+    #: the options that it was started with, as a shell takes them, and the time of its `--until`
+    run_options: dict[str, str] = {}
+    run_until_unix: float = 0.0
     #: the fleet is parked until this time; 0: not parked
     parked_until_unix: float = 0.0
     parked_cause: str = ""

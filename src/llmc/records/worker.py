@@ -17,7 +17,6 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
-from llmc.records.items import start_command
 from llmc.records.statuses import Status as Status
 
 
@@ -448,11 +447,6 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
         if self.accept is None or self.accept.step != "wait":
             return ""
         return self.accept.waits_for or "an answer"
-
-    @property
-    def start_command(self) -> str:
-        """Starts its agent."""
-        return start_command(self.auto)
 
     @property
     def has_branch(self) -> bool:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from llmc.agents.kinds import agent_named
 from llmc.agents.protocol import Agent
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError, NotFound
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, StateError
 from llmc.base.names import OVERSEER, SessionName
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux, Unknown
@@ -21,6 +22,7 @@ from llmc.config import trust
 from llmc.config.load import load_config
 from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
+from llmc.records.items import UP, UP_AUTO, up_auto
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo import clone_guard, git
@@ -156,6 +158,25 @@ class Project(Struct, frozen=True):
 
     def daemon_runs(self) -> bool:
         return locks.is_held(self.root.lock("daemon"))
+
+    def up_auto(self, *, ended: bool = False) -> str:
+        """The command that starts auto mode, with the options of its last run. While it runs, `up` refuses options.
+
+        `ended`: for a text that is read after the running one has ended.
+        """
+        from llmc.records.sight import registration  # few commands need a hint
+
+        found = registration(self.root.path)
+        if not ended and self.daemon_runs() and (found is None or found.auto):
+            return UP_AUTO
+        try:
+            return up_auto(asdict(self.store.read().auto), now_unix())
+        except (StateError, NotFound):
+            return UP_AUTO
+
+    def start_command(self, record: WorkerRecord) -> str:
+        """Starts the agent of a worker: those of auto workers start with auto mode only."""
+        return self.up_auto() if record.auto else UP
 
 
 def open_project(explicit_root: str | None, tell: Callable[[str], None] | None = None) -> Project:

@@ -60,7 +60,7 @@ NOTICED_S = 3.0
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
-    pane = answered(project.pane(record), name, hint=f"Run `{record.start_command}`.")
+    pane = answered(project.pane(record), name, hint=f"Run `{project.start_command(record)}`.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return
@@ -252,7 +252,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
         if not processes.wait_until(lambda: has_told() or has_ended(), timeout_s):
             problem = (
                 f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
-                f"for a dialog or a login prompt, then run `{record.start_command}`"
+                f"for a dialog or a login prompt, then run `{project.start_command(record)}`"
             )
             _record_failure(project, record, problem)
             return problem
@@ -426,8 +426,9 @@ def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
     return None
 
 
-def agent_gone(record: WorkerRecord) -> Refused:
-    return Refused(f"{record.name}'s agent is not running", hint=f"Run `{record.start_command}` to start it.")
+def agent_gone(project: Project, record: WorkerRecord) -> Refused:
+    hint = f"Run `{project.start_command(record)}` to start it."
+    return Refused(f"{record.name}'s agent is not running", hint=hint)
 
 
 def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
@@ -532,7 +533,7 @@ def _record_failure(project: Project, record: WorkerRecord, problem: str, *, unt
         tx.update(record.name, error_reason=problem, cause=Cause.CONFIG, **since)
         if not untrusted:
             return
-        again = f"llmc init --trust && {record.start_command}"
+        again = f"llmc init --trust && {project.start_command(record)}"
         about = {"kind": "trust", "severity": "blocked", "who": record.name}
         tx.raise_item(_trust_key(record), text=problem, next=again, **about)
 

@@ -206,7 +206,7 @@ class Typist:
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(
                 Obstacle.DEAD,
-                f"{self.name}'s agent is not running; start it with `{self.record.start_command}`",
+                f"{self.name}'s agent is not running; start it with `{self.project.start_command(self.record)}`",
             )
         return pane
 
@@ -299,7 +299,7 @@ class Typist:
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
-                words = f"{self.name}'s agent has just exited; restart it with `{self.record.start_command}`"
+                words = f"{self.name}'s agent has just exited; restart it with `{self.project.start_command(self.record)}`"
                 raise Refusal(Obstacle.DEAD, words)
         _see(self._box_is_ours, SETTLE_S)
 

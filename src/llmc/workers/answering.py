@@ -146,7 +146,7 @@ class _Dialog:
     def _pane(self) -> Pane:
         pane = self.project.pane_now(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise agent_gone(self.record)
+            raise agent_gone(self.project, self.record)
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)

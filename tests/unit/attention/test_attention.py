@@ -8,7 +8,7 @@ from llmc.api.status_view import status_view
 from llmc.attention.rules import ABORTED, attention, next_command, without_auto, worker_view
 from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
-from llmc.records.items import KINDS, Facts, Item, Registration, Seen
+from llmc.records.items import KINDS, Facts, Item, Registration, Seen, command_in, up_auto
 from llmc.records.store import Store
 from llmc.reports.rules import digest_parts as digest_waits
 from llmc.reports.rules.digest_parts import digest
@@ -317,6 +317,57 @@ def test_what_the_fleet_needs(
     items = found(record(), auto=auto, workers={"adam": Seen(False)}, **facts)
     assert set(items) == keys
     assert {item.next for item in items.values()} == ({command} if keys else set())
+
+
+OPTIONS = {
+    "--concurrency": "3",
+    "--post-accept-command": "'make deploy (all)'",
+    "--until": "2026-11-16T07:30",
+}
+
+
+@pytest.mark.parametrize(
+    ("auto", "command"),
+    [
+        ({}, "llmc up --auto --detach"),
+        ({"run_options": {"--concurrency": "3", "--max-tasks": "5"}}, "llmc up --auto --detach --concurrency 3 --max-tasks 5"),
+        (
+            {"run_options": OPTIONS, "run_until_unix": NOW + 3600},
+            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy (all)' --until 2026-11-16T07:30",
+        ),
+        (
+            {"run_options": OPTIONS, "run_until_unix": NOW + 30},
+            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy (all)'",
+        ),
+        ({"run_options": {"--until": "2026-11-16T07:30"}}, "llmc up --auto --detach"),
+        ({"run_options": ["--concurrency"]}, "llmc up --auto --detach"),
+        ({"run_options": {"--concurrency": 3}}, "llmc up --auto --detach"),
+    ],
+)  # fmt: skip
+def test_auto_mode_is_started_again_with_its_options(auto: dict[str, object], command: str) -> None:
+    """Break: leave out the options; or keep an --until that is over, which `up` refuses."""
+    assert up_auto(auto, NOW) == command
+    assert command_in(f"llmc logs daemon, then {command}") == f"llmc logs daemon && {command}"
+
+
+def test_every_item_names_the_options_of_the_last_run() -> None:
+    """Break: name UP_AUTO in one of them."""
+    again = "llmc up --auto --detach --concurrency 3"
+    gone = {"running": False, "daemon": None, "up_auto": again}
+    assert found(auto=RUN, **gone)["auto"].next == again
+    assert found(auto=FAILED, **gone)["auto"].next == f"llmc claude auth login, then {again}"
+    runs = {"daemon": AUTO._replace(agent="claude"), "up_auto": again}
+    assert found(auto=RUN, **runs)["canary"].next == f"llmc down && {again} --canary"
+    missed = without_auto({}, Facts(NOW, up_auto=again))
+    assert missed is not None
+    assert missed.next == again
+    for status, delivery in (("offline", None), ("idle", None), ("working", {"outcome": "pending"})):
+        record = {"name": "auto-1", "status": status, "auto": True, "delivery": delivery}
+        assert next_command(worker_view(record, False), Seen(), Facts(NOW, up_auto=again)) == again
+    assert (
+        status_view("/root", {"workers": {"auto-1": record}}, Facts(NOW, up_auto=again))["auto"]["start"]
+        == again
+    )
 
 
 @pytest.mark.parametrize("facts", [{"running": False, "daemon": None}, {}])

@@ -362,6 +362,7 @@ AUTO = {
     "errors": 1,
     "parked_until_unix": None,
     "parked_cause": None,
+    "start": "llmc up --auto --detach",
 }
 
 

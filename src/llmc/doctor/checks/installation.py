@@ -54,7 +54,7 @@ def _sandbox(at: Sight) -> list[Problem]:
 
 def _canary(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.canary is not None and not facts.canary.passed:
-        fix = facts.canary.fix or "run `llmc up --auto --detach` to run the canary again"
+        fix = facts.canary.fix or f"run `{facts.up_auto}` to run the canary again"
         yield Finding(f"the last canary failed: {facts.canary.summary}", fix)
 
 

@@ -60,7 +60,7 @@ def _session_dead(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _offline(project: Project, record: WorkerRecord) -> str:
     sessions.reconcile(project, record.name)
-    return f"marked as offline; run `{record.start_command}` to start its agent"
+    return f"marked as offline; run `{project.start_command(record)}` to start its agent"
 
 
 def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
@@ -68,16 +68,14 @@ def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
     if record.status is Status.OFFLINE and worker.pane is PaneState.ALIVE and not record.instance:
         yield Finding(
             "is offline, but an agent is running in its session",
-            f"run `{record.start_command}` to restart it",
+            f"run `{worker.start}` to restart it",
         )
 
 
 def _not_started(worker: WorkerFacts) -> Iterator[Finding]:
     record = worker.record
     if record.status is Status.OFFLINE and record.cause == Cause.CONFIG and record.error_reason:
-        yield Finding(
-            f"did not start: {record.error_reason}", f"fix the cause, then run `{record.start_command}`"
-        )
+        yield Finding(f"did not start: {record.error_reason}", f"fix the cause, then run `{worker.start}`")
 
 
 def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
@@ -117,7 +115,7 @@ def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
         return
     if record.delivery.outcome.open:
         text = f"prompt {record.delivery.prompt_id} is pending, but no daemon is running to deliver it"
-        yield Finding(text, f"run `{record.start_command}`")
+        yield Finding(text, f"run `{worker.start}`")
 
 
 def _missing(worker: WorkerFacts) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from llmc.config.model import Config
 from llmc.doctor.rules.canary_verdict import Verdict
+from llmc.records.items import UP, UP_AUTO
 from llmc.records.worker import WorkerRecord
 
 #: nothing is contained
@@ -136,6 +137,8 @@ class WorkerFacts(Struct, frozen=True):
     #: when these facts were collected, and whether a daemon was running
     now: float = 0.0
     daemon_runs: bool = False
+    #: the command that starts its agent
+    start: str = UP
 
 
 class Stray(Struct, frozen=True):
@@ -170,6 +173,8 @@ class Facts(Struct, frozen=True):
     remembered: tuple[str, ...] = ()
     #: result of the last canary
     canary: Verdict | None = None
+    #: the command that starts auto mode
+    up_auto: str = UP_AUTO
     #: uncommitted changes in the source, which block `llmc accept`
     source_dirty: tuple[str, ...] = ()
     #: by the kind of the check

@@ -17,6 +17,8 @@ When = Callable[[float], str]
 
 #: items explained in full; for the others only the command is shown
 MOST_WAITING = 6
+#: of a command with all its options
+COMMAND_LINES = 4
 #: reasons with a common prefix of this length are the same
 SAME = 40
 #: up to this many landed tasks get a line each; more are shown in columns
@@ -121,8 +123,10 @@ class _Page:
         lines: list[str] = []
         for item in items[:MOST_WAITING]:
             gain = f"   {_held_up(item)}" if item.unblocks else ""
-            command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
-            lines.append(f"  {self.paint(command, 'yellow')}{gain}")
+            command = printable(item.command or item.kind)
+            first, *rest = wrap(command, self.width - 2 - cells(gain), COMMAND_LINES) or [""]
+            lines.append(f"  {self.paint(first, 'yellow')}{gain}")
+            lines += [f"  {self.paint(line, 'yellow')}" for line in rest]
             lines += self._plain(_about(item), 6, 2)
             if item.ref:
                 lines += self._plain(f"to see its work: llmc trash show {item.ref.removeprefix(TRASH)}", 6, 2)
