@@ -72,6 +72,11 @@ def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
     assert daemon.ends() == 0
     assert auto.landed(fleet) == [1]
     assert re.search(r"auto mode finished: spent \$0\.\d\d of \$0\.05 \(--max-cost\)", daemon.said)
+    # It ended as requested: nothing needs the user.
+    assert "waiting for you" not in daemon.said
+    view = fleet.llmc("status", "--json").json
+    assert view["attention"] == []
+    assert "(--max-cost)" in view["auto"]["finished_reason"]
 
     fleet.llmc("config", "set", "auto.budget.run_tokens", str(LIMIT))
     daemon = Daemon(fleet)

@@ -89,7 +89,8 @@ def test_wait_ends_when_auto_mode_finished_early(scripted: Fleet) -> None:
     add(fleet, 2)
     assert Daemon(fleet, "--max-tasks", "1").ends() == 0
     waited = fleet.llmc("wait", "--tasks-done", code=1)
-    assert "1 task left, but auto mode is not running. Next: llmc up --auto --detach" in waited.err
+    said = "1 task left, but auto mode finished: --max-tasks 1 reached. Next: llmc up --auto --detach --max-tasks 1"
+    assert said in waited.err
     if fleet.rows is None:  # another root, or a client, has the task; among nodes: test_fleet_auto.py
         put(fleet, {**tasks_of(fleet)["2"], "status": "in_progress", "owner": "somebody"})
         assert "timed out: 1 task left" in fleet.llmc("wait", "--tasks-done", "--timeout", "0", code=1).err

@@ -1,6 +1,7 @@
 """`up --auto` gives out tasks or says that it does not; every surface shows when auto mode is not running."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -65,6 +66,9 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
     assert state(fleet)["auto_mode"] is False
     assert "daemon not running (llmc up --detach)" in fleet.llmc("status").out
+    fleet.llmc("down")
+    assert re.match(r"finished \S+ ago: --max-tasks 1 reached \(to start it again: ", footer(fleet))
+    assert "Auto mode ended at " in fleet.llmc("digest").out
 
 
 def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:

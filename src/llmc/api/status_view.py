@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llmc.attention.rules import WORDS as WORDS
-from llmc.attention.rules import attention, worker_rows
+from llmc.attention.rules import attention, finished_reason, worker_rows
 from llmc.base.given import number, text
 from llmc.records.items import UP as UP
 from llmc.records.items import UP_AUTO as UP_AUTO
@@ -46,6 +46,7 @@ def auto_view(state: Raw, daemon: Raw, facts: Facts) -> Raw | None:
     """
     workers = [name for name, record in state.get("workers", {}).items() if record.get("auto")]
     auto = state.get("auto", {})
+    finished = finished_reason(auto)
     if not workers and not auto.get("tasks_completed"):
         return None
     return {
@@ -57,6 +58,8 @@ def auto_view(state: Raw, daemon: Raw, facts: Facts) -> Raw | None:
         "parked_until_unix": auto.get("parked_until_unix") or None,
         "parked_cause": auto.get("parked_cause") or None,
         "start": facts.up_auto,
+        "finished_unix": number(auto.get("run_unix")) if finished else None,
+        "finished_reason": finished or None,
     }
 
 

@@ -110,11 +110,16 @@ class Health(Struct, frozen=True):
     pid: int | None
     #: the command that starts the daemon as it last ran
     start: str
-    #: "": auto mode never ran; else `running` or `stopped`
+    #: "": auto mode never ran; else `running`, `finished` as requested, or `stopped`
     auto: str
     auto_workers: int
     parked_until_unix: float | None
     parked_cause: str
+
+    @property
+    def is_bad(self) -> bool:
+        """The daemon is not running, and not because its work is finished."""
+        return not self.daemon and self.auto != "finished"
 
 
 class Counts(Struct, frozen=True):
@@ -338,13 +343,19 @@ def _fact(worker: Raw, item: Item | None) -> str:
     return ""
 
 
+def _auto(auto: Raw) -> str:
+    if not auto:
+        return ""
+    return "running" if auto["running"] else "finished" if auto["finished_reason"] else "stopped"
+
+
 def _health(view: Raw) -> Health:
     auto = view["auto"] or {}
     return Health(
         daemon=bool(view["daemon"]["running"]),
         pid=view["daemon"]["pid"],
         start=text(auto.get("start")) if auto.get("wanted") else UP,
-        auto="" if not view["auto"] else "running" if auto.get("running") else "stopped",
+        auto=_auto(auto),
         auto_workers=auto.get("workers") or 0,
         parked_until_unix=auto.get("parked_until_unix"),
         parked_cause=text(auto.get("parked_cause")),

@@ -443,8 +443,14 @@ def without_auto(state: Mapping[str, Any], facts: Facts) -> Item | None:
     if facts.auto_runs or facts.supervised or (facts.running and not is_known):
         return None
     listed = (item for item in attention(state, facts) if item.kind in ("auto", "supervisor"))
-    said = "auto mode is not running"
+    finished = finished_reason(state.get("auto") or {})
+    said = f"auto mode finished: {finished}" if finished else "auto mode is not running"
     return next(listed, None) or Item("auto", "auto", "blocked", "auto mode", facts.now, said, facts.up_auto)
+
+
+def finished_reason(auto: Mapping[str, Any]) -> str:
+    """Why the last run ended by itself, as requested: by --max-tasks, --until or --max-cost; "" for any other end."""
+    return text(auto.get("run_reason")) if auto.get("run") == "stopped" else ""
 
 
 def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:

@@ -232,22 +232,22 @@ def _is_needed(run: Run, project: Project) -> bool:
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
     """The run's budget ends the run, the day's budget parks it until midnight."""
-    _tell_budgets(project, spent)
-    _drain_over_budget(run, project, run.spending.is_spent(project))
+    _tell_budgets(run, project, spent)
+    _drain_over_budget(run, project, run.spending.is_spent(project), "notice")  # as requested
+    _drain_over_budget(run, project, run.spending.is_blind(project), "waiting")
     over = spent.level is Level.HARD
     if over and spent.concerns("run"):
-        _drain_over_budget(run, project, spent.words)
+        _drain_over_budget(run, project, spent.words, "waiting")
     if over and spent.concerns("day"):
         parks.park_until_midnight(run, project, record, spent.words)
     elif parks.end_budget_park(run, project):
         run.on_change()
 
 
-def _tell_budgets(project: Project, spent: Verdict) -> None:
+def _tell_budgets(run: Run, project: Project, spent: Verdict) -> None:
     """List the day and run budgets that are nearly used up; a used-up day budget parks the fleet."""
     near = spent.lines if spent.level is Level.SOFT else ()
-    known = project.store.read().attention
-    if "budget:run" in known and known["budget:run"].severity != "notice":
+    if run.draining:
         return  # this run takes no more tasks anyway
     shown_by = {"day": "day", "run": "task"}
     wanted = {
@@ -263,11 +263,11 @@ def _budget_item(severity: str, text: str, by: str) -> dict[str, str]:
     return {"kind": "budget", "severity": severity, "who": "budget", "text": text, "next": command}
 
 
-def _drain_over_budget(run: Run, project: Project, words: str) -> None:
+def _drain_over_budget(run: Run, project: Project, words: str, severity: str) -> None:
     if words and not run.draining:
         with project.store.transaction() as tx:
             said = f"auto mode is not starting new tasks because of the budget for this run: {words}"
-            tx.raise_item("budget:run", **_budget_item("waiting", said, "task"))
+            tx.raise_item("budget:run", **_budget_item(severity, said, "task"))
             tx.emit("budget_reached", reason=words)
         run.drain(words)
 

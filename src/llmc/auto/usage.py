@@ -245,10 +245,20 @@ class Spending(Struct):
         if self.max_cost is None:
             return ""
         _, run = self._used(project)
-        if run.unpriced:
-            return f"cannot check --max-cost without a price for {', '.join(run.unpriced)} (see `llmc prices list`)"
         return (
             f"spent ${run.cost:,.2f} of ${self.max_cost:,.2f} (--max-cost)"
             if run.cost >= self.max_cost
+            else ""
+        )
+
+    def is_blind(self, project: Project) -> str:
+        """Why nobody can tell whether --max-cost is reached; "" if llmc can."""
+        if self.max_cost is None:
+            return ""
+        _, run = self._used(project)
+        missing = ", ".join(run.unpriced)
+        return (
+            f"cannot check --max-cost without a price for {missing} (see `llmc prices list`)"
+            if missing
             else ""
         )

@@ -154,6 +154,9 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
 def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
     done = f"{counted(auto['workers'], 'worker')}, {counted(auto['tasks_completed'], 'task')} completed"
+    if not auto["running"] and auto["finished_reason"]:
+        ended = f"finished {age(now - auto['finished_unix'])} ago: {auto['finished_reason']}"
+        return f"Auto Mode: {ended} (to start it again: {auto['start']}); {done}"
     if not auto["running"]:
         return f"Auto Mode: not running (to start it: {auto['start']}); {done}"
     counts = f"{done}, {counted(auto['errors'], 'error')}"
@@ -187,7 +190,7 @@ def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
         if room >= least or (not least and room >= -2):
             break
     head = paint(shortened_at_start(root, room), "bold") if least else ""
-    painted = runs if daemon["running"] else paint(runs, "red")
+    painted = runs if daemon["running"] or auto.get("finished_reason") else paint(runs, "red")
     return (head + rest.replace(runs, painted, 1)).lstrip()
 
 

@@ -398,7 +398,10 @@ class AutoMode:
             self._poke(name, 0.0)
         if self._run.draining and self._is_quiet(state) and not self._ended:
             with self._project.store.transaction() as tx:
-                tx.remember_auto(False)
+                tx.remember_auto(False, self._run.draining)
+                budget = tx.state.attention.get("budget:run")
+                if budget is not None and budget.severity == "notice":
+                    tx.clear_item("budget:run")  # about a run in progress
                 tx.emit("auto_stopped", reason=self._run.draining)
             self._ended = True
             self._say(f"auto mode finished: {self._run.draining}")

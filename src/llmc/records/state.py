@@ -24,7 +24,8 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0
     source_repo_dirty_retry_count: int = 0
-    #: the last run of auto mode: `running` until it ends normally (`stopped`) or by a failure (`failed`)
+    #: the last run of auto mode: `running` until it ends normally (`stopped`) or by a failure (`failed`), and why;
+    #: no reason for an end by the user
     run: str = ""
     run_unix: float = 0.0
     run_cause: str = ""

@@ -97,11 +97,11 @@ class Transaction:
         """Record whether a supervisor watches the daemon."""
         self.state = replace(self.state, overseer_active=active)
 
-    def remember_auto(self, wanted: bool) -> None:
-        """Record whether auto mode should be running."""
+    def remember_auto(self, wanted: bool, reason: str = "") -> None:
+        """Record whether auto mode should be running; `reason`: why it ended by itself, as requested."""
         self.state = replace(self.state, auto_mode=wanted)
-        if not wanted and self.state.auto.run:
-            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
+        if not wanted and self.state.auto.run not in ("", "stopped"):  # the first end has the reason
+            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason=reason)
 
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """Record the undo in progress; None: none."""

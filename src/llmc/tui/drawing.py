@@ -87,11 +87,11 @@ def header(
     elif health.daemon:
         left.append("daemon up", style=theme.text)
     else:
-        left.append("daemon not running", style=f"bold {theme.error}")
+        left.append("daemon not running", style=f"bold {theme.error}" if health.is_bad else theme.muted)
     if health.auto:
         many = counted(health.auto_workers, "worker")
-        word = f"auto mode, {many}" if health.auto == "running" else "auto mode stopped"
-        left.append(f"{dot}{word}", style=theme.text if health.auto == "running" else theme.error)
+        word = f"auto mode, {many}" if health.auto == "running" else f"auto mode {health.auto}"
+        left.append(f"{dot}{word}", style=theme.error if health.auto == "stopped" else theme.text)
     if health.parked_until_unix:
         until = clock(health.parked_until_unix) if health.parked_until_unix > now else "a retry succeeds"
         left.append(f"{dot}parked until {until}", style=brush.look("held"))
@@ -99,7 +99,7 @@ def header(
     right.append(needs_you(counts.need), style=f"bold {brush.look('asks')}" if counts.need else theme.muted)
     offline = f"{dot}{counts.offline} offline" if counts.offline else ""
     rest = f"{dot}{counts.working} working{dot}{counts.idle} idle{offline}  {clock(now)} "
-    is_wrong = bool(trouble) or not health.daemon
+    is_wrong = bool(trouble) or health.is_bad
     if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
         right.append(rest, style=theme.muted)
     begin = f" llmc{dot}"

@@ -350,6 +350,20 @@ def test_auto_mode_is_started_again_with_its_options(auto: dict[str, object], co
     assert command_in(f"llmc logs daemon, then {command}") == f"llmc logs daemon && {command}"
 
 
+def test_the_status_says_why_a_run_ended_as_requested() -> None:
+    """Break: take the reason of a failure; or keep it while the next run is running."""
+    auto: dict[str, object] = {"tasks_completed": 1, "run_unix": 9.0, "run_reason": "--max-tasks 1 reached"}
+    for run, said in (
+        ("stopped", (9.0, "--max-tasks 1 reached")),
+        ("failed", (None, None)),
+        ("running", (None, None)),
+    ):
+        view = status_view("/root", {"auto": {**auto, "run": run}}, Facts(NOW))["auto"]
+        assert (view["finished_unix"], view["finished_reason"]) == said
+    view = status_view("/root", {"auto": {**auto, "run": "stopped", "run_reason": ""}}, Facts(NOW))["auto"]
+    assert (view["finished_unix"], view["finished_reason"]) == (None, None)
+
+
 def test_every_item_names_the_options_of_the_last_run() -> None:
     """Break: name UP_AUTO in one of them."""
     again = "llmc up --auto --detach --concurrency 3"
@@ -387,6 +401,7 @@ GONE: dict[str, object] = {"running": False, "daemon": None}
         (FAILED, {"running": True, "daemon": Registration(7, auto=False), "holder": 7}, "auto mode failed (auth): logged out"),
         (RUN, GONE, "auto mode is not running: its daemon was killed"),
         ({"run": "stopped"}, GONE, "auto mode is not running"),
+        ({"run": "stopped", "run_reason": "--max-tasks 1 reached"}, GONE, "auto mode finished: --max-tasks 1 reached"),
         ({}, GONE, "auto mode is not running"),
         ({"run": "stopped"}, {**GONE, "overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, "the supervisor stopped: spiral"),
         ({"run": "stopped", "parked_until_unix": NOW + 60}, {"running": True, "daemon": AUTO}, None),

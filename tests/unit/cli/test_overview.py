@@ -363,6 +363,8 @@ AUTO = {
     "parked_until_unix": None,
     "parked_cause": None,
     "start": "llmc up --auto --detach",
+    "finished_unix": None,
+    "finished_reason": None,
 }
 
 
@@ -434,6 +436,28 @@ def test_a_parked_fleet_says_so() -> None:
     assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
     assert auto_summary({**AUTO, "running": False}, NOW).startswith("Auto Mode: not running")
     assert "until a retry succeeds" in auto_summary(parked, NOW + 241)
+
+
+def test_a_run_that_ended_as_requested_is_not_shown_as_trouble() -> None:
+    """Break: say only that auto mode and the daemon are not running, in red."""
+    done = {
+        "running": False,
+        "wanted": False,
+        "finished_unix": NOW - 300,
+        "finished_reason": "--max-tasks 7 reached",
+    }
+    view = {**fleet(row("auto-1", "offline", 9, auto=True)), "auto": {**AUTO, **done}}
+    view["daemon"] = {"running": False, "pid": None, "auto": False, "instance_id": None}
+    text = render(view, NOW, 120, lambda text, style: f"<{style}>{text}</>" if style else text)
+    assert (
+        "Auto Mode: finished 5m ago: --max-tasks 7 reached (to start it again: llmc up --auto --detach); "
+        "2 workers, 7 tasks completed" in " ".join(text.split())
+    )
+    assert "<red>" not in text
+    assert "daemon not running" in text
+    view["auto"] = {**view["auto"], "finished_unix": None, "finished_reason": None}
+    text = render(view, NOW, 120, lambda text, style: f"<{style}>{text}</>" if style else text)
+    assert "<red>daemon not running" in text
 
 
 OVERSEER = {

@@ -49,7 +49,7 @@ def test_a_short_night() -> None:
         "00:00 to 11:00 (11h 6m)\n"
         "2 tasks landed in 10h (0.2 per hour excluding parked time), $1.00, 1 item\n"
         "waiting for you.\n"
-        "Auto mode stopped at 10:00: llmc down.\n"
+        "Auto mode ended at 10:00: llmc down.\n"
         "\n"
         "Waiting for you (1)\n"
         "  llmc tasks requeue 99   blocks 1 task\n"
@@ -108,14 +108,14 @@ def test_a_quiet_night_is_a_sentence() -> None:
             [row(60, "auto_failed", "auto-1", "logged out", cause="auth", task_id="3")],
             "failed at 00:00 (auth) on",
         ),
-        ([row(60, "auto_stopped", None, "signal")], "Auto mode stopped at 00:00: signal."),
+        ([row(60, "auto_stopped", None, "signal")], "Auto mode ended at 00:00: signal."),
         ([], "Auto mode ended unexpectedly (last activity: 00:00)."),
         ([row(60, "undone", "adam", commit="0" * 40)], "Auto mode ended unexpectedly"),
     ],
     ids=["failed", "stopped", "killed", "killed later"],
 )
 def test_how_it_ended_is_said(rows: list[Row], words: str) -> None:
-    """Break: report every end as stopped."""
+    """Break: report every end in the same words."""
     assert words in page([row(0, "auto_started", None), *rows])
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.tui import keys
-from llmc.tui.drawing import Brush, about, list_lines, moment
+from llmc.tui.drawing import Brush, about, header, list_lines, moment
 from llmc.tui.list_store import Store
 from llmc.tui.page_texts import help_lines
 from llmc.tui.plain import needs
@@ -26,6 +26,16 @@ def test_a_time_of_another_day_says_so() -> None:
     assert moment(now - 60, now) == "10:32"
     assert moment(now - 86400, now) == "yesterday 10:33"
     assert moment(now - 3 * 86400, now) == "2026-02-26 10:33"
+
+
+@pytest.mark.parametrize(("auto", "alarms"), [("finished", False), ("stopped", True)])
+def test_a_run_that_ended_as_requested_is_not_shown_as_trouble(auto: str, alarms: bool) -> None:
+    """Break: show every fleet without a daemon in the color of errors."""
+    seen = fleet({"auto-1": "offline"})
+    seen = replace(seen, health=replace(seen.health, daemon=False, auto=auto))
+    line = header(seen, 100.0, 120, BRUSH, "", lambda room: "root")
+    assert f"auto mode {auto}" in line.plain
+    assert any(BRUSH.theme.error in str(span.style) for span in line.spans) is alarms
 
 
 @pytest.mark.parametrize("width", [30, 60, 99, 200])

@@ -15,7 +15,7 @@ TEMPLATES = sorted((HERE / "templates").rglob("*.html"))
 
 @pytest.mark.parametrize(
     ("daemon", "auto", "parked"),
-    list(itertools.product([True, False], ["", "running", "stopped"], [None, 5.0, 90.0])),
+    list(itertools.product([True, False], ["", "running", "stopped", "finished"], [None, 5.0, 90.0])),
 )
 def test_the_parts_of_a_line_stand_apart(daemon: bool, auto: str, parked: float | None) -> None:
     """Break: put a separator at the start of a line, after a line that ends with a tag."""
@@ -33,6 +33,22 @@ def test_the_parts_of_a_line_stand_apart(daemon: bool, auto: str, parked: float 
     assert ("llmc up --auto --detach" in said) == (not daemon)
     assert ("parked until a retry succeeds (usage limit)" in said) == (parked == 5.0)
     assert "1 workers" not in said
+    assert ("auto mode finished" in said) == (auto == "finished")
+
+
+@pytest.mark.parametrize(
+    ("daemon", "auto", "look"),
+    [(False, "finished", "quiet"), (False, "stopped", "bad"), (True, "stopped", "quiet")],
+)
+def test_a_run_that_ended_as_requested_is_not_shown_as_trouble(daemon: bool, auto: str, look: str) -> None:
+    """Break: show every fleet without a daemon as trouble."""
+    fleet = {
+        "name": "root",
+        "health": Health(daemon, 1, "llmc up --detach", auto, 1, None, ""),
+        "counts": Counts(0, 0, 0, 0),
+    }
+    about = {"fleet": fleet, "trouble": "", "now": 50.0, "read_only": False, "with_root": str}
+    assert f'<div id="health" class="{look}">' in render("parts/health.html", about)
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)

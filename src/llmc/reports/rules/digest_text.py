@@ -110,7 +110,7 @@ class _Page:
         why = f": {runs.reason}" if runs.reason else ""
         said = {
             "running": "Auto mode is running.",
-            "stopped": f"Auto mode stopped{at}{why}",
+            "stopped": f"Auto mode ended{at}{why}",
             "failed": f"Auto mode failed{at}{cause}{place}{why}",
             "killed": f"Auto mode ended unexpectedly (last activity: {self.when(runs.ended_unix or 0)})",
         }.get(runs.how or "", "")
