@@ -104,8 +104,9 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     add(fleet, 3)
     if fleet.rows is None:
         auto.wait_for(fleet, lambda: fleet.events("source_dirty"))
-        fleet.git("checkout", "-q", "README.md")
-        fleet.llmc("accept", "auto-1")
+        with fleet.frozen_daemon():
+            fleet.git("checkout", "-q", "README.md")
+            fleet.llmc("accept", "auto-1")
     add(fleet, 4)
     auto.wait_completed(fleet, 4)
     assert daemon.stop() == 0

@@ -521,6 +521,31 @@ def test_a_source_in_use(scripted: Fleet) -> None:
     assert readme.read_text() == "again\n"
 
 
+@on_postgres.CHECKOUT
+@pytest.mark.req("0-060", "0-064")
+def test_a_source_that_is_clean_again_is_noticed(scripted: Fleet) -> None:
+    """Break: land only when the wait is over; or look at the source only once."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1", "auto.dirty_backoff_secs": "600"})
+    readme, untracked = fleet.source / "README.md", fleet.source / "file-2"
+    readme.write_text("a person writes\n")
+    add(fleet, 1)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: fleet.events("source_dirty"))
+    fleet.git("commit", "-qam", "By a person")
+    auto.wait_completed(fleet, 1, 20)
+    # A file that the work would overwrite.
+    untracked.write_text("mine\n")
+    add(fleet, 2)
+    auto.wait_for(fleet, lambda: len(fleet.events("source_dirty")) == 2)
+    untracked.unlink()
+    auto.wait_completed(fleet, 2, 20)
+    assert [row["attempt"] for row in fleet.events("source_dirty")] == [1, 1], (
+        "it is tried only when it is clean"
+    )
+    assert "the source repository is clean again; landing" in daemon.said
+    assert daemon.stop() == 0
+
+
 def _end_the_wait(fleet: Fleet) -> None:
     _change_auto(fleet, source_repo_dirty_retry_after_unix=1.0)
 

@@ -31,7 +31,7 @@ from llmc.base.wake import inode
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.log import say
-from llmc.daemon.watches import Heartbeat
+from llmc.daemon.watches import Heartbeat, SourceWatch
 from llmc.notifications import notify, rules
 from llmc.records.items import up_auto
 from llmc.records.state import State
@@ -183,6 +183,7 @@ class AutoMode:
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
+        self._source = SourceWatch(pool, self._say)
         self._project = project
         self._node = self._as_node() if project.config.fleet.database else None
         self._watch: Watching | None = None
@@ -388,6 +389,7 @@ class AutoMode:
         if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
+        self._source.tick(self._project, state.auto)
         if state.auto.source_repo_dirty_retry_count and waiting.source_is_due(state.auto, now):
             self._poke_all(state, Status.NEEDS_REVIEW)
         self._watch_base(state)

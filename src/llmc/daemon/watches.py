@@ -1,4 +1,4 @@
-"""What the daemon watches: agent processes, the time between patrols, and its own heartbeat."""
+"""What the daemon watches: agent processes, the time between patrols, a source in use, and its own heartbeat."""
 
 import asyncio
 import contextlib
@@ -7,16 +7,22 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct, field
 
+from llmc.auto.rules.waiting import source_is_due, source_pause_s
 from llmc.base import clock
 from llmc.base.clock import now_unix
+from llmc.base.errors import TROUBLE
 from llmc.base.files import write_atomic
 from llmc.base.processes import is_alive
 from llmc.base.wake import POLL_S
 from llmc.config.paths import Root
 from llmc.hook_client import PORTABLE
+from llmc.records.sight import source_is_free
+from llmc.records.state import AutoState
+from llmc.repo.project import Project
 from llmc.workers.rules import Clock, clock_jump
 
 #: how soon to check an exited agent again while tmux still reports it as running
@@ -111,6 +117,41 @@ class Watch(Struct):
 
     def since_rebase_failed_s(self, name: str, monotonic: float) -> float:
         return monotonic - self._rebase_failed.get(name, float("-inf"))
+
+
+class SourceWatch(Struct):
+    """While work waits to land: sees that the user's changes in the source are gone, as `llmc status` does."""
+
+    _threads: ThreadPoolExecutor
+    _say: Callable[[str], None]
+    _looking: bool = False
+    _next: float = 0.0
+    #: a look, or the accept before it, found the user's changes. What git refuses in a clean source is not tried at each look
+    _in_use: bool = True
+
+    def tick(self, project: Project, auto: AutoState) -> None:
+        """Called once a second, in the daemon's loop."""
+        if not auto.source_repo_dirty_retry_count:
+            self._in_use = True
+        elif not (self._looking or clock.monotonic() < self._next or source_is_due(auto, now_unix())):
+            self._looking = True
+            asyncio.get_running_loop().run_in_executor(self._threads, self._look, project)
+
+    def _look(self, project: Project) -> None:
+        began = clock.monotonic()
+        try:
+            is_free = source_is_free(project.store.read_raw())
+            if is_free and self._in_use:
+                with project.store.transaction() as tx:
+                    if tx.state.auto.source_repo_dirty_retry_count:
+                        tx.update_auto(source_repo_dirty_retry_after_unix=tx.now)
+                self._say("the source repository is clean again; landing now")
+            self._in_use = not is_free
+        except TROUBLE:
+            pass  # the next look, or the end of the wait
+        finally:
+            self._next = clock.monotonic() + source_pause_s(clock.monotonic() - began)
+            self._looking = False
 
 
 INTERVAL_S = 5.0

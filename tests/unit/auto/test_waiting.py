@@ -29,6 +29,12 @@ def test_a_source_in_use_is_tried_ten_times() -> None:
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]
 
 
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.0, 2.0), (0.03, 2.0), (0.1, 5.0), (1.0, 50.0)])
+def test_a_look_at_a_large_source_is_rare(took_s: float, pause_s: float) -> None:
+    """Break: look at every tick: `git status` of a large repository takes a second."""
+    assert waiting.source_pause_s(took_s) == pause_s
+
+
 @pytest.mark.parametrize(
     ("now", "over"), [(99.0, True), (100.0, False), (159.0, False), (160.0, True), (760.0, True)]
 )

@@ -18,6 +18,9 @@ PROBE_S = 60.0
 
 DIRTY_CAP_S = 3600.0
 DIRTY_RETRIES = 10
+#: how often to look, during such a wait, whether the source is clean again; looking takes at most this part of the time
+SOURCE_S = 2.0
+SOURCE_SHARE = 0.02
 
 _RESET = re.compile(
     r"resets?(?: at)? (?:(?P<day>[A-Z][a-z]{2} \d{1,2})(?:,| at)? )?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?"
@@ -154,3 +157,8 @@ def source_is_due(state: AutoState, now: float) -> bool:
     """Whether to try the source again: it does not wait, its wait is over, or the clock was set back and the wait is unknown."""
     left_s = state.source_repo_dirty_retry_after_unix - now
     return not 0 < left_s <= state.source_repo_dirty_backoff_secs
+
+
+def source_pause_s(took_s: float) -> float:
+    """How long to wait after a look at the source that took this long: `git status` is slow in a large repository."""
+    return max(SOURCE_S, took_s / SOURCE_SHARE)
