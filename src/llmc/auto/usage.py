@@ -252,7 +252,7 @@ class Spending(Struct):
         )
 
     def is_blind(self, project: Project) -> str:
-        """Why nobody can tell whether --max-cost is reached; "" if llmc can."""
+        """Why llmc cannot tell whether --max-cost is reached; "" if it can."""
         if self.max_cost is None:
             return ""
         _, run = self._used(project)
