@@ -85,9 +85,9 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     fleet.up()
     go, tree = fleet.dir / "go", fleet.worktree("adam")
     work = f"echo one > a.txt; git add a.txt; {COMMIT} One; echo more >> b.txt; echo new > new.txt"
-    fleet.llmc(
-        "start", "--worker", "adam", "--prompt", f"@sh {work}; while ! test -e {go}; do sleep 0.02; done"
-    )
+    prompt = f"Write a file\n@sh {work}; while ! test -e {go}; do sleep 0.02; done"
+    fleet.llmc("start", "--worker", "adam", "--prompt", prompt)
+    task = fleet.record("adam")["task_prompt"]
     wait_until((tree / "new.txt").exists)
     index = Path(fleet.git("rev-parse", "--path-format=absolute", "--git-path", "index", cwd=tree))
 
@@ -120,10 +120,13 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     assert fleet.git("status", "--porcelain", cwd=other).splitlines() == ["M b.txt", "?? new.txt"]
     assert fleet.git("log", "-1", "--format=%s", cwd=other) == "One"
     assert "is needs_input" in fleet.llmc(*restore, code=3).err
+    assert (fleet.status("baker")["prompt"], fleet.record("baker")["task_prompt"]) == (prompt, task)
+    assert "Write a file" in fleet.llmc("status").out
     fleet.llmc("message", "baker", f"@sh git add -A; {COMMIT} Two")
     fleet.wait("baker", "needs_review")
     fleet.llmc("accept", "baker")
     assert fleet.log()[0] == "One"
+    assert fleet.events("accepted")[-1]["prompt"] == prompt
 
 
 @contextmanager

@@ -51,6 +51,9 @@ ON_OUR_OWN = {
     "repo/provision.py:_say_once": "append_line",
     # unguessable names, where git writes them
     "repo/trash.py:_drop_index": "unlink",
+    # the tasks of trash entries, in one of llmc's directories
+    "repo/trash.py:_keep_task": "write_atomic",
+    "workers/restore.py:_remove": "unlink",
     # Serena's own list, in the user's home
     "repo/serena.py:_change_list": "mkdir write_atomic",
     # the output of a command, in one of llmc's directories

@@ -181,7 +181,8 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as
     """Restore a trash entry as a branch or a directory
 
     Creates the branch in the root and in the source repository without changing any checkout. The entry stays in the
-    trash. A --to value with a slash, such as ./adam, is a path. With --to WORKER, staged changes are restored unstaged.
+    trash. A --to value with a slash, such as ./adam, is a path. With --to WORKER, the worker gets the task too, and staged
+    changes are restored unstaged.
     """
     if branch and to:
         raise UsageError("--branch and --to cannot be used together")

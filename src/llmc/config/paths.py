@@ -62,6 +62,7 @@ class Root(Struct, frozen=True):
     overseer_file = _Place(root_layout.OVERSEER_FILE)
     trash = _Place(root_layout.TRASH)
     trash_ages = _Place(root_layout.TRASH_AGES)
+    trash_tasks = _Place(root_layout.TRASH_TASKS)
     bin = _Place(root_layout.BIN)
     #: the homes of contained clients
     homes = _Place(root_layout.HOMES)

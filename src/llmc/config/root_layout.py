@@ -33,6 +33,8 @@ GOALS = ".llmc/overseer/store.db"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 TRASH_AGES = ".llmc/trash_ages.json"
+#: the tasks of pinned work
+TRASH_TASKS = ".llmc/trash_tasks"
 BIN = ".llmc/bin"
 #: of contained workers: the git directory, and the home of the client
 REPOS = ".llmc/repos"

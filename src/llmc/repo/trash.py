@@ -8,9 +8,12 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
+import msgspec
+
 from llmc.base import inside
 from llmc.base.errors import LlmcError
-from llmc.base.files import explain, private_dir, unique
+from llmc.base.files import explain, private_dir, unique, write_atomic
+from llmc.base.names import WorkerName
 from llmc.base.text import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
@@ -29,6 +32,14 @@ _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 
 #: subject prefix of commits that save uncommitted files
 PINNED = "llmc: pinned before"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """The task of pinned work, in the fields of the worker's record."""
+
+    current_prompt: str = ""
+    current_subject: str = ""
+    task_prompt: str = ""
 
 
 class NotSaved(LlmcError):
@@ -249,6 +260,31 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",
         )
+    if git.resolve(root.path, ref):  # not in a submodule
+        _keep_task(root, ref, worker)
+
+
+def _keep_task(root: Root, ref: str, worker: str) -> None:
+    """Save what the worker was doing; a task that cannot be read or written must not prevent saving work."""
+    with contextlib.suppress(LlmcError):
+        record = Store(root).read().workers.get(WorkerName(worker))
+        if record is not None and record.current_prompt:
+            task = Task(record.current_prompt, record.current_subject, record.task_prompt)
+            private_dir(root.trash_tasks)
+            write_atomic(task_file(root, ref), msgspec.json.encode(task))
+
+
+def task_file(root: Root, ref: str) -> Path:
+    """The file for the task of a ref."""
+    return root.trash_tasks / f"{folder_of(root, ref).name}.json"
+
+
+def task_of(root: Root, ref: str) -> Task:
+    """The task of a ref; empty if it is not known."""
+    try:
+        return msgspec.json.decode(task_file(root, ref).read_bytes(), type=Task)
+    except (OSError, msgspec.DecodeError):
+        return Task()
 
 
 def safe(name: str) -> str:

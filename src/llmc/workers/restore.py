@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from llmc.base import inside, proc
 from llmc.base.clock import age_s, now_unix
@@ -26,7 +26,7 @@ from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules.trash_age import DAY_S, Book, accounted_for, expired, look
-from llmc.repo.trash import PREFIX, is_pin, late_key, short
+from llmc.repo.trash import PREFIX, Task, is_pin, late_key, short, task_file, task_of
 from llmc.sessions import intake
 
 #: the reason of a worker that has restored work instead of a task
@@ -281,8 +281,11 @@ def _report(project: Project, record: WorkerRecord, entry: Entry) -> RestoredToW
     dirty = (*found.tracked, *found.untracked)
     head = git.head(worktree)
     ahead = git.divergence(worktree, project.base, "HEAD").ahead
+    task = task_of(project.root, entry.ref) if entry.ref else Task()
+    if not task.current_prompt:
+        task = Task(f"Continue {entry.name}, restored from the trash")
     with project.store.transaction() as tx:
-        after = tx.update(record.name, current_prompt=f"Continue {entry.name}, restored from the trash")
+        after = tx.update(record.name, **asdict(task))
         tx.emit("work_restored", worker=record.name, ref=entry.ref, commit=head)
         if record.status is not Status.OFFLINE and ahead and not dirty:
             after = tx.move(record.name, step(Status.NEEDS_REVIEW, RESTORED, commit_sha=head))
@@ -373,6 +376,7 @@ def _remove(root: Root, entry: Entry) -> None:
         git.git(
             root.path, "update-ref", "-d", entry.ref, entry.commit
         )  # not what was added to it in the meantime
+        task_file(root, entry.ref).unlink(missing_ok=True)
     if entry.directory:
         remove_tree(entry.directory)
 
