@@ -145,6 +145,36 @@ def test_everything_is_in_the_trash(alone: Fleet) -> None:
     assert alone.git("show", f"{branch}:new.txt") == "untracked all"
 
 
+def test_a_worker_without_work_leaves_no_work_of_others(alone: Fleet) -> None:
+    """Break: show the subject of the pinned commit, which is somebody else's; or drop the entry with its ignored files."""
+    alone.llmc("add", "adam")
+    (alone.worktree("adam") / "build.cache").write_text("ignored\n")
+    told = alone.llmc("nuke", "adam", "--yes").out
+    assert "its files are in " in told
+    assert "commits" not in told
+    (entry,) = alone.llmc("trash", "list", "--worker", "adam", "--json").json[:1]
+    assert entry["subject"] == ""
+    assert entry["commit"] == alone.git("rev-parse", "main")
+    assert (Path(entry["directory"]) / "build.cache").read_text() == "ignored\n"
+    (line,) = [line for line in alone.llmc("trash", "list").out.splitlines() if entry["name"] in line]
+    assert " ago  no commits of its own  [" in line
+    shown = alone.llmc("trash", "show", entry["name"]).out
+    assert shown.startswith(f"no commits that are not on main (at {entry['commit'][:7]}")
+    assert " Ignore caches)" in shown
+    assert ".gitignore |" not in shown
+
+
+def test_a_worker_with_files_only_is_told_how_to_restore_them(alone: Fleet) -> None:
+    """Break: look for commits only; the pin of uncommitted files is one."""
+    alone.llmc("add", "adam")
+    (alone.worktree("adam") / "new.txt").write_text("new\n")
+    assert (
+        "to restore its commits and changes: llmc trash restore adam/"
+        in alone.llmc("nuke", "adam", "--yes").out
+    )
+    assert alone.llmc("trash", "list", "--json").json[0]["subject"] == "llmc: pinned before nuke"
+
+
 @pytest.mark.parametrize("damage", ["gone", "own .git", *in_soak("no .git", "broken .git")])
 def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
     """Break: run git in a directory without a `.git`; it finds the root's."""

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from llmc.base.errors import ToolFailed
+from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.repo.trash import short as short
 from llmc.workers import nuke, reset, restore
@@ -29,12 +31,20 @@ def remove(project: Project, name: str) -> Removed:
 
 def entries(project: Project, worker: str | None = None, *, sizes: bool = True) -> list[Entry]:
     """The entries, newest first; of one worker, if given."""
-    found = restore.entries(project.root, sizes=sizes)
+    found = restore.entries(project, sizes=sizes)
     return [entry for entry in found if worker in (None, entry.worker)]
 
 
 def find(project: Project, ref: str) -> Entry:
-    return restore.find(project.root, ref)
+    return restore.find(project, ref)
+
+
+def has_commits(project: Project, ref: str) -> bool:
+    """Whether a trash ref has commits, or uncommitted changes, that the default branch does not have."""
+    try:
+        return not git.is_ancestor(project.root.path, ref, project.base)
+    except ToolFailed:
+        return True  # the clone lost its default branch: then everything may be only there
 
 
 def show(project: Project, ref: str) -> tuple[Entry, str]:

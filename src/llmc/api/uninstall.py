@@ -64,7 +64,7 @@ def work_in(project: Project) -> list[Work]:
         provision.refresh_base(project)
     workers = project.store.read().workers
     found = [work for record in workers.values() for work in _of_worker(project, record)]
-    found += [work for entry in entries(project.root, sizes=False) for work in _of_trash(project, entry)]
+    found += [work for entry in entries(project, sizes=False) for work in _of_trash(project, entry)]
     own = {f"refs/heads/{record.branch}" for record in workers.values()}
     return [*found, *_of_branches(project, own), *_of_goals(project)]
 
@@ -193,7 +193,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
             with project.worker_lock(name):
                 nuke_worker(project, name)
     keep = keep or (
-        not discard and any(_has_unlanded(project, entry) for entry in entries(project.root, sizes=False))
+        not discard and any(_has_unlanded(project, entry) for entry in entries(project, sizes=False))
     )
     with fault_step("uninstall.end"):
         canary.repair_leftovers(project.root)

@@ -87,15 +87,18 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
     def remove_one(name: str) -> Row:
         return {**plain(removals.remove(project, name)), "error": ""}
 
-    return _for_workers(names, every, remove_one, _say_removed, as_json, ref=None, directory=None)
+    def say_removed(row: Row) -> None:
+        _say_removed(row, has_commits=bool(row["ref"]) and removals.has_commits(project, row["ref"]))
+
+    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None)
 
 
-def _say_removed(row: Row) -> None:
+def _say_removed(row: Row, *, has_commits: bool) -> None:
     if not row["error"]:
         say(f"removed {row['worker']}")
     if row["directory"]:
         say(f"  its files are in {row['directory']}")
-    if row["ref"]:
+    if has_commits:
         say(f"  to restore its commits and changes: llmc trash restore {removals.short(row['ref'])}")
 
 
@@ -279,13 +282,17 @@ def _lines(entries: Sequence[Entry], now: float) -> list[str]:
     names, ages = [entry.name for entry in entries], [_age(entry, now) for entry in entries]
     room = [max(map(cells, column), default=0) for column in (names, ages)]
     return [
-        f"{padded(name, room[0])}  {padded(age, room[1])}  {entry.subject}{_files(entry)}".rstrip()
+        f"{padded(name, room[0])}  {padded(age, room[1])}  {_about(entry)}{_files(entry)}".rstrip()
         for name, age, entry in zip(names, ages, entries, strict=True)
     ]
 
 
 def _age(entry: Entry, now: float) -> str:
     return "age unknown" if entry.at_unix is None else f"{format_duration(max(0.0, now - entry.at_unix))} ago"
+
+
+def _about(entry: Entry) -> str:
+    return "no commits of its own" if entry.without_commits else entry.subject
 
 
 def _files(entry: Entry) -> str:

@@ -43,7 +43,10 @@ class Entry(Struct, frozen=True):
     why: str = ""
     ref: str | None = None
     commit: str | None = None
+    #: of the commit, unless the default branch has it
     subject: str = ""
+    #: whether it has a commit that the default branch has too, and no other
+    without_commits: bool = False
     directory: Path | None = None
     size_bytes: int | None = None
 
@@ -77,20 +80,29 @@ class RestoredToWorker(Struct, frozen=True):
     dirty: tuple[str, ...]
 
 
-def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
+def entries(project: Project, *, sizes: bool = True) -> list[Entry]:
     """All trash entries, latest first; without `sizes` no directory is read."""
+    root = project.root
     found = {}
+    landed = _landed(project)
     for ref, commit, subject in git.refs(
         root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
     ):
         worker, stamp, why = parse_ref(ref)
-        found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, subject)
+        own = "" if ref in landed else subject  # otherwise that of another's work
+        found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, own, ref in landed)
     for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:
         worker, stamp = parse_directory(folder.name)
         key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
         at = found.get(key, Entry(worker, stamp))
         found[key] = replace(at, directory=folder, size_bytes=size_of(folder) if sizes else None)
     return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
+
+
+def _landed(project: Project) -> set[str]:
+    """The trash refs whose commit is on the default branch: of a worker without work, or of work that landed as it was."""
+    ask = ["for-each-ref", "--format=%(refname)", f"--merged={project.base}", PREFIX]
+    return set(git.git(project.root.path, *ask, check=False).stdout.split())
 
 
 def parse_ref(ref: str) -> tuple[str, str, str]:
@@ -122,9 +134,9 @@ def _size(name: str, folder: int) -> int:
         return 0
 
 
-def find(root: Root, given: str) -> Entry:
+def find(project: Project, given: str) -> Entry:
     """The entry with this ref, short name or directory, or a unique prefix of one."""
-    known = entries(root)
+    known = entries(project)
     wanted = short(given.rstrip("/"))
     for entry in known:
         if wanted in _names(entry):
@@ -147,12 +159,16 @@ def describe(project: Project, entry: Entry) -> str:
     """The commits that are not on the default branch, and `git show --stat`; for a directory, its files."""
     parts = []
     if entry.ref:
-        repo = project.root.path
+        repo, branch = project.root.path, project.config.repo.default_branch
         log = ["log", "--format=%h %s", "--max-count=50", entry.ref, "--not", project.base]
         ahead = git.git(repo, *log, check=False).stdout.strip()
-        parts += [f"commits not on {project.config.repo.default_branch}:\n{ahead}"] if ahead else []
-        show = ["show", "--stat", "--format=fuller", "--first-parent", "-m", entry.ref]
-        parts.append(git.git(repo, *show).stdout.strip())
+        parts += [f"commits not on {branch}:\n{ahead}"] if ahead else []
+        if entry.without_commits:
+            at = git.out(repo, "log", "--max-count=1", "--format=%h %s", entry.ref)
+            parts.append(f"no commits that are not on {branch} (at {at})")
+        else:
+            show = ["show", "--stat", "--format=fuller", "--first-parent", "-m", entry.ref]
+            parts.append(git.git(repo, *show).stdout.strip())
     if entry.directory:
         names = sorted(path.name + ("/" if path.is_dir() else "") for path in entry.directory.iterdir())
         parts.append(f"{entry.directory}:\n" + "\n".join(f"  {name}" for name in names))
@@ -324,7 +340,7 @@ class Plan(Struct, frozen=True):
 def prune_by_itself(project: Project, ran_s: float | None) -> list[Entry]:
     """The daemon's prune; returns what was deleted. Nothing is deleted on the first run (`ran_s` is None)."""
     root, now = project.root, now_unix()
-    here = {entry.name: entry for entry in entries(root, sizes=False) if entry.at_unix is not None}
+    here = {entry.name: entry for entry in entries(project, sizes=False) if entry.at_unix is not None}
     ages = {name: _age_by_clock(root, entry, now) for name, entry in here.items()}
     keep_s = project.config.trash.keep_days * DAY_S
     book = look(_read(root), ages, now=now, ran_s=ran_s, keep_s=keep_s)
@@ -337,7 +353,7 @@ def plan(project: Project, days: int) -> Plan:
     """Entries older than this many days by their names; with 0 days no clock matters."""
     root, now = project.root, now_unix()
     limit_s = days * DAY_S
-    old = [e for e in entries(root) if e.at_unix is not None and age_s(e.at_unix, now) >= limit_s]
+    old = [e for e in entries(project) if e.at_unix is not None and age_s(e.at_unix, now) >= limit_s]
     doubts: dict[str, str] = {}
     if days and old:
         seen_s = accounted_for(_events(root), now)

@@ -41,7 +41,7 @@ def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, sou
     record, worktree = add_worker(project)
     worktree.commit("b.txt", "b\n")
     provision.reset_in_place(project, record, provision.refresh_base(project), "test")
-    (entry,) = restore.entries(project.root)
+    (entry,) = restore.entries(project)
     (pinned,) = uninstall.work_in(project)
     assert pinned.what == f"trash: {entry.name}: unlanded commits"
     assert pinned.save == f"llmc trash restore {entry.name}"
@@ -97,7 +97,7 @@ def test_the_way_to_save_a_workers_work_is_one_that_works(project: Project) -> N
         (entry,) = uninstall.work_in(project)
         command, _, name = entry.save.rpartition(" ")
         assert command == "llmc trash restore", "the rest is in the trash, with its own command"
-        restore.restore_branch(project, restore.find(project.root, name), None)
+        restore.restore_branch(project, restore.find(project, name), None)
         assert listed(project) == []
 
     to_trash = "llmc reset w1 (moves the work to the trash), then llmc uninstall --dry-run"
@@ -134,7 +134,7 @@ def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Proj
     assert listed(project) == []
     pinned("late.txt", "late")
     pinned("left.txt", "accepted", dirty=True)
-    names = [entry.name for entry in restore.entries(project.root) if entry.why != "accepted"]
+    names = [entry.name for entry in restore.entries(project) if entry.why != "accepted"]
     assert len(names) == 1
     dirty = listed(project)
     assert len(dirty) == 2

@@ -240,13 +240,10 @@ def test_any_subject_can_be_read(project: Project, worktree: Worktree, end: str)
     worktree.git("add", "x.txt")
     worktree.git("commit", "-q", "-m", subject)
     ref = trash.pin(project.root, worktree.path, "w1", "test")
-    (entry,) = restore.entries(project.root)
+    (entry,) = restore.entries(project)
     assert (entry.ref, entry.commit, entry.subject) == (ref, worktree.head(), subject)
     assert glance.subjects(project, [worktree.head()]) == {worktree.head(): subject}
-    assert (
-        restore.restore_branch(project, restore.find(project.root, entry.name), None).commit
-        == worktree.head()
-    )
+    assert restore.restore_branch(project, restore.find(project, entry.name), None).commit == worktree.head()
     assert "One" in restore.describe(project, entry)
 
 

@@ -36,7 +36,7 @@ def reset(project: Project) -> restore.Entry:
     assert ref is not None
     with project.store.transaction() as tx:
         tx.update("w1", **dict.fromkeys(TASK, ""))
-    return restore.find(project.root, ref)
+    return restore.find(project, ref)
 
 
 def task_of(project: Project, name: str) -> dict[str, str]:

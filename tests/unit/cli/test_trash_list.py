@@ -16,3 +16,10 @@ def test_the_trash_is_listed_in_columns() -> None:
     assert first.index("One") == second.index("Two")
     assert first.index(" ago") < second.index("Two")
     assert second.endswith("Two  [2 KB in /trash/x]")
+
+
+def test_an_entry_without_commits_says_so() -> None:
+    """Break: print nothing, which looks like a commit without a message."""
+    entry = Entry("adam", "20261115T101612-1a2a", "nuke", ref="refs/llmc/trash/x", without_commits=True)
+    (line,) = _lines([entry], 2e9)
+    assert line.endswith(" ago  no commits of its own")
