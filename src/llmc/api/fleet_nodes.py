@@ -1,6 +1,6 @@
 """The fleet: nodes that share one database, and the commands on them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -134,13 +134,22 @@ def view(project: Project) -> FleetView:
 
 
 def events(
-    project: Project, since: float, worker: str | None = None, *, follow: bool = False
-) -> Iterator[dict[str, Any]]:
-    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named. `follow`: for ever."""
+    project: Project,
+    since: float,
+    worker: str | None = None,
+    lines: int | None = None,
+    *,
+    follow: bool = False,
+) -> Iterable[dict[str, Any]]:
+    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named.
+
+    `lines`: only so many of the existing ones, the latest. `follow`: for ever.
+    """
     own = members.membership(project)
     wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)
-    found = sent_events.follow(own, since) if follow else sent_events.since(own, since)
-    return (row for row in found if wanted in (None, row["worker"]))
+    if follow:
+        return sent_events.follow(own, since, wanted, lines)
+    return sent_events.since(own, since, wanted, lines)
 
 
 def own_worker(given: str | None, name: str) -> str:

@@ -252,11 +252,14 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
         time.sleep(POLL_S)
 
 
-def events(root: str, since: float, follow: bool, worker: str | None = None) -> Iterator[Raw]:
-    """The events since a time, oldest first; with `follow`, forever."""
+def events(
+    root: str, since: float, follow: bool, worker: str | None = None, lines: int | None = None
+) -> Iterator[Raw]:
+    """The events since a time, or the last `lines` of them, oldest first; with `follow`, forever."""
     from llmc.records.event_log import EventLog, rows_of, ts_of
 
-    log = EventLog(f"{root}/{root_layout.EVENTS}").reader(since)
+    found = EventLog(f"{root}/{root_layout.EVENTS}")
+    log = found.reader(since) if lines is None else found.reader_of_last(lines, worker)
     while True:
         for row in rows_of(log.lines()):
             if ts_of(row) >= since and worker in (None, row.get("worker")):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from llmc.api.roots import Project
     from llmc.cli.overview import Paint
 
+#: how many events `events --follow` begins with, for people
+FOLLOWED = 10
 #: longest text of an event on its line
 MOST_EVENT_TEXT = 200
 
@@ -97,8 +99,20 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
     return 1 if problem else 0
 
 
-def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    return print_events(seeing.events(root, since, follow, worker), as_json, follow=follow)
+def events(
+    root: str,
+    since: float,
+    follow: bool,
+    as_json: bool,
+    worker: str | None = None,
+    lines: int | None = None,
+) -> int:
+    return print_events(seeing.events(root, since, follow, worker, lines), as_json, follow=follow)
+
+
+def lines_at_first(follow: bool, as_json: bool) -> int | None:
+    """How many events to show without --since and --lines; None: all. A script that follows must not miss one."""
+    return FOLLOWED if follow and not as_json else None
 
 
 def print_events(rows: "Iterable[dict[str, Any]]", as_json: bool, *, follow: bool = False) -> int:
@@ -166,7 +180,9 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
 def _events_args(argv: list[str], root_given: str | None) -> int:
     if not set(argv) <= {"--json", "--follow"}:
         raise Give
-    return events(seeing.find_root(root_given), 0.0, "--follow" in argv, "--json" in argv)
+    follow, as_json = "--follow" in argv, "--json" in argv
+    lines = lines_at_first(follow, as_json)
+    return events(seeing.find_root(root_given), 0.0, follow, as_json, lines=lines)
 
 
 def _take(argv: list[str], option: str) -> tuple[str, list[str]]:

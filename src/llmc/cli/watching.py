@@ -5,6 +5,7 @@ import shutil
 import time
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from llmc.api import roots, seeing, tasks
@@ -199,13 +200,26 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
 
 @click.command("events")
 @click.option("--follow", "-F", is_flag=True, help="Keep printing new events")
+@click.option(
+    "--lines",
+    "-n",
+    metavar="N",
+    type=click.IntRange(0),
+    help=f"Number of events to show from the end of the log [default: all; {fast.FOLLOWED} with --follow unless --json]",
+)
 @since_option
 @click.option("--worker", "-w", type=WORKER, help="Show only this worker's events")
 @click.option("--fleet", is_flag=True, help="Show the main events of all nodes in the fleet")
 @json_option
 @click.pass_context
 def events(
-    ctx: click.Context, follow: bool, since: str, worker: str | None, fleet: bool, as_json: bool
+    ctx: click.Context,
+    follow: bool,
+    lines: int | None,
+    since: str,
+    worker: str | None,
+    fleet: bool,
+    as_json: bool,
 ) -> int:
     """Show the event log
 
@@ -214,19 +228,27 @@ def events(
     seconds.
 
     \b
-    Example:
+    Examples:
+      llmc events --lines 20
       llmc events --follow --worker adam
+      llmc events --follow --since 1h
     """
+    is_since = ctx.get_parameter_source("since") is not ParameterSource.DEFAULT
+    if is_since and lines is not None:
+        raise UsageError("--since and --lines cannot be used together")
+    if not is_since and lines is None:
+        lines = fast.lines_at_first(follow, as_json)
+    since_unix = parse_since(since, time.time())
     if fleet:
         from llmc.api.fleet_nodes import events as of_nodes  # most roots work alone
 
-        rows = of_nodes(project_of(ctx), parse_since(since, time.time()), worker, follow=follow)
+        rows = of_nodes(project_of(ctx), since_unix, worker, lines, follow=follow)
         try:
             return fast.print_events(rows, as_json, follow=follow)
         except KeyboardInterrupt:
             return 130  # as without --fleet; click would print an empty line
     root = root_of(ctx)
-    return fast.events(str(root.path), parse_since(since, time.time()), follow, as_json, worker)
+    return fast.events(str(root.path), since_unix, follow, as_json, worker, lines)
 
 
 LOG_POLL_S = 0.2

@@ -67,12 +67,19 @@ def _is_storable(row: dict[str, Any]) -> bool:
     return 0 < seq_of(row) < 1 << 63 and ts_of(row) > 0
 
 
-def since(own: Membership, at: float) -> list[dict[str, Any]]:
-    """The events of all nodes from this time on, in the order of the database's clock, with full names of workers."""
-    return [_row(row) for row in own.database.rows(statements.EVENTS, {"since": at})]
+def since(
+    own: Membership, at: float, worker: str | None = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """The events of all nodes from this time on, in the order of the database's clock, with full names of workers.
+
+    `worker`: only of this one. `most`: only so many, the latest.
+    """
+    return _chosen(own.database.rows(statements.EVENTS, {"since": at}), worker, most)
 
 
-def follow(own: Membership, at: float) -> Iterator[dict[str, Any]]:
+def follow(
+    own: Membership, at: float, worker: str | None = None, most: int | None = None
+) -> Iterator[dict[str, Any]]:
     """The same, then each event as its node sends it. For ever, while the database answers."""
     with own.database.hearing(statements.FOLLOW_EVENTS) as wait:
         last = own.database.rows(statements.LAST_EVENT)[0]
@@ -80,7 +87,8 @@ def follow(own: Membership, at: float) -> Iterator[dict[str, Any]]:
         found = own.database.rows(statements.EVENTS, {"since": at})
         while True:
             read.took(sorted(row["id"] for row in found), monotonic())
-            yield from map(_row, found)
+            yield from _chosen(found, worker, most)
+            most = None
             wait(LOOK_S)
             values = {"after": read.after, "missing": list(read.missing)}
             found = own.database.rows(statements.NEW_EVENTS, values)
@@ -89,6 +97,11 @@ def follow(own: Membership, at: float) -> Iterator[dict[str, Any]]:
 def clock(own: Membership) -> float:
     """What the database's clock shows now."""
     return float(own.database.rows(statements.CLOCK)[0]["now_unix"])
+
+
+def _chosen(found: list[dict[str, Any]], worker: str | None, most: int | None) -> list[dict[str, Any]]:
+    rows = [row for row in map(_row, found) if worker in (None, row["worker"])]
+    return rows if most is None else rows[max(0, len(rows) - most) :]
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,17 @@ class EventLog:
             place = before, offset
         return LogReader(self._path, *place)
 
+    def reader_of_last(self, count: int, worker: str | None = None) -> LogReader:
+        """Follow the log from the last `count` rows on, or from those of a worker; others may be between them."""
+        place = self._end()
+        mark = f'"{worker}"'.encode() if worker else b""
+        for before, offset, line in self._backwards() if count else ():
+            if mark in line and any(worker in (None, row.get("worker")) for row in rows_of([line])):
+                place, count = (before, offset), count - 1
+                if not count:
+                    break
+        return LogReader(self._path, *place)
+
     def newest(self, *marks: bytes) -> Iterator[Row]:
         """Rows, latest first; with marks only those whose line contains one."""
         for _, _, line in self._backwards():

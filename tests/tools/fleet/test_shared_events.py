@@ -77,6 +77,30 @@ def test_an_event_is_stored_once(nodes: list[Membership], tmp_path: Path) -> Non
     assert len(shared_events.since(one, 0)) == 2
 
 
+def test_the_last_events_are_those_of_the_wanted_worker(
+    nodes: list[Membership], database: str, tmp_path: Path
+) -> None:
+    """Break: count the events of other workers; or cut the new events, too."""
+    one, two = nodes
+    for seq in (1, 2, 3):
+        log(tmp_path, "one", seq, time.time() - 60 + seq)
+    log(tmp_path, "two", 1, time.time() - 10)
+    for own in nodes:
+        outbox(own, tmp_path).send()
+    assert [row["seq"] for row in shared_events.since(two, 0, most=2)] == [3, 4]
+    assert [row["seq"] for row in shared_events.since(two, 0, "one/auto-1", 2)] == [2, 3]
+    assert shared_events.since(two, 0, most=0) == []
+    reader = Membership(Database(database), "reader", "id", "host:/", 60.0)
+    following = shared_events.follow(reader, 0, "one/auto-1", 1)
+    assert next(following)["seq"] == 3
+    for seq in (4, 5):
+        log(tmp_path, "one", seq, time.time())
+    outbox(one, tmp_path).send()
+    assert [row["seq"] for row in islice(following, 2)] == [5, 6]
+    following.close()
+    reader.database.close()
+
+
 def test_who_follows_gets_each_event_once_and_at_once(
     nodes: list[Membership], database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

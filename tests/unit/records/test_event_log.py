@@ -50,6 +50,11 @@ def test_since_is_what_a_whole_read_gives(
     assert list(log.newest()) == rows[::-1]
     numbers = [json.loads(line)["seq"] for line in log.reader_after(since).lines()]
     assert numbers == [row["seq"] for row in rows if row["seq"] > since]  # type: ignore[operator]
+    assert rows_of_last(log, max(since, 0)) == rows[max(len(rows) - max(since, 0), 0) :]
+
+
+def rows_of_last(log: EventLog, count: int, worker: str | None = None) -> list[dict[str, object]]:
+    return [json.loads(line) for line in log.reader_of_last(count, worker).lines()]
 
 
 def test_a_clock_that_was_wrong_for_a_while_hides_nothing(tmp_path: Path) -> None:
@@ -74,6 +79,9 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "pread", counted)
     assert len(list(EventLog(str(path)).since(4990))) == 10
+    assert 0 < read < 5000
+    read = 0
+    assert len(rows_of_last(EventLog(str(path)), 10)) == 10
     assert 0 < read < 5000
 
 
@@ -108,7 +116,31 @@ def test_what_comes_later_is_read_on_across_a_rotation(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
     log = EventLog(str(tmp_path / "events.jsonl"))
     assert list(log.since(0)) == list(log.since(5)) == list(log.newest()) == []
-    assert list(log.reader_after(0).lines()) == []
+    assert list(log.reader_after(0).lines()) == list(log.reader_of_last(3).lines()) == []
+
+
+def test_the_last_rows_of_a_worker_are_counted_without_those_of_others(tmp_path: Path) -> None:
+    """Break: count every row; or take the name in another field for the worker."""
+    workers = ["adam", "baker", "adam", "baker", None, "baker"]
+    rows: list[dict[str, object]] = [
+        {"seq": number, "ts": 1.0, "worker": worker, "text": "adam"}
+        for number, worker in enumerate(workers, 1)
+    ]
+    write(tmp_path / "events.jsonl", rows, [4])
+    log = EventLog(str(tmp_path / "events.jsonl"))
+    assert rows_of_last(log, 1, "adam")[0]["seq"] == 3
+    assert rows_of_last(log, 9, "adam")[0]["seq"] == 1
+    assert rows_of_last(log, 0, "adam") == rows_of_last(log, 3, "carol") == []
+
+
+def test_the_last_rows_are_followed_by_what_comes_next(tmp_path: Path) -> None:
+    """Break: read the last rows and begin to follow behind them; what is written in between is lost."""
+    path = tmp_path / "events.jsonl"
+    write(path, numbered([1.0, 2.0, 3.0]), [1])
+    reader = EventLog(str(path)).reader_of_last(2)
+    with path.open("ab") as file:
+        file.write(b'{"seq": 4, "ts": 9.5}\n')
+    assert [json.loads(line)["seq"] for line in reader.lines()] == [2, 3, 4]
 
 
 def test_where_nothing_is_new_enough_what_comes_next_is(tmp_path: Path) -> None:
