@@ -17,7 +17,7 @@ from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.output import note, paint, say
 from llmc.cli.web import GET_IT, is_installed
 from llmc.rehearsal import fleet_demo, sample
-from llmc.rehearsal.show import Show, tell, title
+from llmc.rehearsal.show import Show, Story, tell, title
 
 
 def begin(show: Show) -> None:
@@ -53,10 +53,12 @@ def watch(show: Show, limit_s: float) -> None:
     """Print events until every task is completed."""
     deadline = monotonic() + limit_s
     told = done = 0
+    story = Story()
     while done < len(sample.TASKS):
         events = [json.loads(line) for line in show.output("events", "--json").splitlines()]
         for event in events[told:]:
-            tell(event)
+            for news in story.next(event):
+                tell(news)
             done += event["action"] == "task_completed"
         told = len(events)
         if monotonic() > deadline:

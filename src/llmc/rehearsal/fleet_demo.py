@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from llmc.base import proc
-from llmc.base.clock import monotonic
+from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.log_reader import LogReader
 from llmc.cli.output import note, paint, say
 from llmc.config.edit import set_value
 from llmc.fleet.database import driver
-from llmc.records.event_log import rows_of
+from llmc.records.event_log import Row, rows_of, ts_of
 from llmc.rehearsal import sample
 from llmc.rehearsal.postgres import Postgres
-from llmc.rehearsal.show import Show, tell, title
+from llmc.rehearsal.show import Show, Story, tell, title
 from llmc.repo import git
 
 MACHINES = ("laptop", "server-1", "server-2")
@@ -44,6 +44,8 @@ class Machine(Show):
         self.env["XDG_STATE_HOME"] = str(directory / "state")
         self.landed: list[str] = []
         self._log = LogReader(str(self.root / "logs/events.jsonl"))
+        self._story = Story()
+        self._read: list[Row] = []
 
     def join(self, remote: Path, database: str) -> None:
         """Create the root, and let it join; the first machine sets up the database, and shows how all of this is done."""
@@ -64,14 +66,18 @@ class Machine(Show):
                 set_value(self.root / "config.toml", key, value)
         self.llmc("fleet", "init" if is_first else "join")
 
-    def follow(self) -> None:
-        """Tell the new events of this machine."""
-        for event in rows_of(self._log.lines()):
-            tell({**event, "worker": f"{self.machine}/{event.get('worker')}"})
+    def news(self, until: float) -> list[Row]:
+        """The new events of this machine to tell, up to this time."""
+        self._read += rows_of(self._log.lines())
+        ready = [event for event in self._read if ts_of(event) <= until]
+        self._read = [event for event in self._read if ts_of(event) > until]
+        for event in ready:
             if event["action"] == "task_completed":
                 self.landed.append(str(event["task_id"]))
             if event["action"] == "auto_failed":
                 raise LlmcError(f"auto mode stopped on {self.machine} before all tasks were completed")
+        found = [news for event in ready for news in self._story.next(event)]
+        return [{**event, "worker": f"{self.machine}/{event.get('worker')}"} for event in found]
 
 
 def run(count: int) -> None:
@@ -111,8 +117,12 @@ def _watch(machines: Sequence[Machine], count: int) -> None:
     """Print events until every task is completed."""
     deadline = monotonic() + LIMIT_S
     while (done := len({task for machine in machines for task in machine.landed})) < count:
-        for machine in machines:
-            machine.follow()
+        until = (
+            now_unix()
+        )  # what one machine writes from now on may follow from what another has written by then
+        news = [event for machine in machines for event in machine.news(until)]
+        for event in sorted(news, key=ts_of):
+            tell(event)
         if monotonic() > deadline:
             raise LlmcError(f"only {done} of {count} tasks were completed within {LIMIT_S:g} s")
         time.sleep(LOOK_S)

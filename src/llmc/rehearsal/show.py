@@ -4,13 +4,13 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from llmc.base import proc
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.cli.output import paint, say, say_lines
+from llmc.records.event_log import Row
 
 _LLMC = (sys.executable, "-m", "llmc")
 
@@ -84,7 +84,32 @@ _TOLD = {
 }
 
 
-def tell(event: Mapping[str, object]) -> None:
+class Story:
+    """The events of a root, in the order of what happened: a task has landed when its accept completes it.
+
+    The event `task_completed` comes later, when its worker has been reset; a task that waited for it may be in progress.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[object, Row] = {}
+        self._landed: set[object] = set()
+
+    def next(self, event: Row) -> list[Row]:
+        """What to tell at this event: it, what it means, or nothing."""
+        action, worker = event["action"], event.get("worker")
+        if action == "task_assigned":
+            self._tasks[worker] = event
+        if action == "accept_step" and event.get("step") == "complete" and worker in self._tasks:
+            event = {**self._tasks[worker], "action": "task_completed", "ts": event["ts"]}
+        if event["action"] != "task_completed":
+            return [event]
+        if event["task_id"] in self._landed:
+            return []
+        self._landed.add(event["task_id"])
+        return [event]
+
+
+def tell(event: Row) -> None:
     """Print an event that people want to see."""
     if event["action"] in _TOLD:
         colour, text = _TOLD[str(event["action"])]
