@@ -311,6 +311,18 @@ def test_a_disallowed_question_is_a_tool_error(pane: Pane) -> None:
     assert not pane.hooks("PermissionRequest")
 
 
+def test_a_question_that_cannot_be_asked_is_told(pane: Pane) -> None:
+    """Break: count it as done, and end with `DONE 1/1`."""
+    pane.start("--disallowedTools", "AskUserQuestion,EnterPlanMode")
+    said = "AskUserQuestion is not available; skipped: Which colour?"
+    pane.send("@ask Which colour?")
+    assert pane.wait_hook("Stop")["last_assistant_message"] == said
+    assert f"● {said}" in pane.screen()
+    pane.send("@ask Which colour?\n@sh true")
+    assert pane.wait_hook("Stop", 2)["last_assistant_message"] == "DONE 1/2"
+    assert pane.screen().count(f"● {said}") == 2
+
+
 # --- failures, background, tasks --------------------------------------------------------------------------------
 
 

@@ -80,7 +80,7 @@ class Turn:
         self._pending: deque[Step] = deque()
         self._message: Message | None = None
         self._last_text = ""
-        self._tools_run = 0
+        self._tools_run = self._tools_skipped = 0
         self._had_output = False
         self._began = time.monotonic()
 
@@ -156,7 +156,7 @@ class Turn:
             else:
                 self._other_step(step)
         if self._message is None:
-            self._say(f"DONE {self._tools_run}/{self._tools_run}")
+            self._say(f"DONE {self._tools_run}/{self._tools_run + self._tools_skipped}")
 
     def _answer(self) -> str:
         item = self._items[-1]
@@ -206,7 +206,12 @@ class Turn:
         message.stop_reason = "tool_use"
         self.toolbox.use(step, message)
         self._message = None
-        self._tools_run += 1
+        name = tools.NAMES[step.name]
+        if self.conversation.options.allows(name):
+            self._tools_run += 1
+        else:  # in auto mode nobody would answer a question
+            self._tools_skipped += 1
+            self._pending.appendleft(Step("say", f"{name} is not available; skipped: {step.arg}"))
         self._check()
         self._absorb()
 
