@@ -152,7 +152,8 @@ def test_a_worker_without_work_leaves_no_work_of_others(alone: Fleet) -> None:
     told = alone.llmc("nuke", "adam", "--yes").out
     assert "its files are in " in told
     assert "commits" not in told
-    (entry,) = alone.llmc("trash", "list", "--worker", "adam", "--json").json[:1]
+    listed = alone.llmc("trash", "list", "--worker", "adam", "--json").json
+    (entry,) = [one for one in listed if f"its files are in {one['directory']}" in told]
     assert entry["subject"] == ""
     assert entry["commit"] == alone.git("rev-parse", "main")
     assert (Path(entry["directory"]) / "build.cache").read_text() == "ignored\n"
@@ -168,11 +169,10 @@ def test_a_worker_with_files_only_is_told_how_to_restore_them(alone: Fleet) -> N
     """Break: look for commits only; the pin of uncommitted files is one."""
     alone.llmc("add", "adam")
     (alone.worktree("adam") / "new.txt").write_text("new\n")
-    assert (
-        "to restore its commits and changes: llmc trash restore adam/"
-        in alone.llmc("nuke", "adam", "--yes").out
-    )
-    assert alone.llmc("trash", "list", "--json").json[0]["subject"] == "llmc: pinned before nuke"
+    told = alone.llmc("nuke", "adam", "--yes").out
+    name = told.partition("to restore its commits and changes: llmc trash restore ")[2].strip()
+    (entry,) = [one for one in alone.llmc("trash", "list", "--json").json if one["name"] == name]
+    assert entry["subject"] == "llmc: pinned before nuke"
 
 
 @pytest.mark.parametrize("damage", ["gone", "own .git", *in_soak("no .git", "broken .git")])

@@ -117,9 +117,8 @@ def _watch(machines: Sequence[Machine], count: int) -> None:
     """Print events until every task is completed."""
     deadline = monotonic() + LIMIT_S
     while (done := len({task for machine in machines for task in machine.landed})) < count:
-        until = (
-            now_unix()
-        )  # what one machine writes from now on may follow from what another has written by then
+        # What one machine writes from now on may follow from what another has written by then.
+        until = now_unix()
         news = [event for machine in machines for event in machine.news(until)]
         for event in sorted(news, key=ts_of):
             tell(event)
