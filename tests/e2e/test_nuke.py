@@ -146,7 +146,7 @@ def test_everything_is_in_the_trash(alone: Fleet) -> None:
 
 
 def test_a_worker_without_work_leaves_no_work_of_others(alone: Fleet) -> None:
-    """Break: show the subject of the pinned commit, which is somebody else's; or drop the entry with its ignored files."""
+    """Break: show the subject of the pinned commit, which is another's; or drop the entry with its ignored files."""
     alone.llmc("add", "adam")
     (alone.worktree("adam") / "build.cache").write_text("ignored\n")
     told = alone.llmc("nuke", "adam", "--yes").out
@@ -160,7 +160,7 @@ def test_a_worker_without_work_leaves_no_work_of_others(alone: Fleet) -> None:
     (line,) = [line for line in alone.llmc("trash", "list").out.splitlines() if entry["name"] in line]
     assert " ago  no commits of its own  [" in line
     shown = alone.llmc("trash", "show", entry["name"]).out
-    assert shown.startswith(f"no commits that are not on main (at {entry['commit'][:7]}")
+    assert shown.startswith(f"no commits ahead of main (at {entry['commit'][:7]}")
     assert " Ignore caches)" in shown
     assert ".gitignore |" not in shown
 

@@ -12,7 +12,7 @@ SOURCE = Path(llmc.__file__).parent
 #: what works in worktrees, in slots, and in the repositories of contained workers
 WORK_THERE = (
     *("repo/trash.py", "repo/provision.py", "repo/copied_files.py", "repo/serena.py", "repo/worktrees.py"),
-    *("repo/submodules.py", "repo/submodules.py", "repo/user_commands.py"),
+    *("repo/submodules.py", "repo/user_commands.py"),
     *(
         f"{folder}/{path.name}"
         for folder in ("landing", "workers")

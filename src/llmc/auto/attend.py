@@ -269,7 +269,7 @@ def _drain_over_budget(run: Run, project: Project, words: str, severity: str) ->
             said = f"auto mode is not starting new tasks because of the budget for this run: {words}"
             tx.raise_item("budget:run", **_budget_item(severity, said, "task"))
             tx.emit("budget_reached", reason=words)
-        run.drain(words)
+        run.drain(words, asked=severity == "notice")
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
@@ -314,7 +314,7 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
 def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
     with run.taking:
         if run.max_tasks is not None and run.assigned >= run.max_tasks:
-            run.drain(f"--max-tasks {run.max_tasks} reached")
+            run.drain(f"--max-tasks {run.max_tasks} reached", asked=True)
             return False
         state = project.store.read()
         if state.failing_base is not None:  # found by another worker since

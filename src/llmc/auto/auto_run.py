@@ -52,6 +52,7 @@ class Run(Struct):
     max_tasks: int | None = None
     #: why no new tasks are started; "" while they are
     draining: str = ""
+    ends_as_asked: bool = False
     assigned: int = 0
     #: workers take tasks one at a time
     taking: threading.Lock = field(default_factory=threading.Lock)
@@ -65,8 +66,9 @@ class Run(Struct):
     unsettled: dict[str, Claim] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)
 
-    def drain(self, why: str) -> None:
-        """Start no new tasks, and let running ones finish. The first reason counts."""
+    def drain(self, why: str, *, asked: bool = False) -> None:
+        """Start no new tasks, and let running ones finish. The first reason counts. `asked`: by an option of the run."""
+        self.ends_as_asked = asked if not self.draining else self.ends_as_asked
         self.draining = self.draining or why
 
     def wait(self, record: WorkerRecord, wait_s: float = BUSY_S) -> bool:

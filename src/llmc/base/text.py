@@ -198,6 +198,20 @@ def wrap(text: str, width: int, most: int) -> list[str]:
     return lines + ([shortened(" ".join(rest), width)] if rest else [])
 
 
+_WORDS = pattern(r"(?:'[^']*'|\S)+")
+
+
+def wrap_command(text: str, width: int) -> list[str]:
+    """Lines that a shell reads as one command, however long: broken between words, never within quotes."""
+    lines: list[str] = []
+    for word in _WORDS.findall(text):
+        if lines and cells(f"{lines[-1]} {word}") <= width - 2:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
 #: how many lines from the end of a program's output go into its gist
 GIST_LINES = 3
 

@@ -5,7 +5,16 @@ from collections.abc import Callable
 from llmc.api.status_view import AT_WORK, UP, UP_AUTO, Page, Raw, counts
 from llmc.api.status_view import WORDS as _WORDS
 from llmc.base.text import age as age
-from llmc.base.text import cells, counted, padded, printable, shortened, shortened_at_start, wrap
+from llmc.base.text import (
+    cells,
+    counted,
+    padded,
+    printable,
+    shortened,
+    shortened_at_start,
+    wrap,
+    wrap_command,
+)
 
 #: width of output to a pipe or a file
 PLAIN_WIDTH = 80
@@ -13,8 +22,6 @@ PLAIN_WIDTH = 80
 MOST_WIDTH = 160
 #: maximum number of lines of an error; `llmc status --json` has all of it
 ERROR_LINES = 3
-#: a command with all its options
-COMMAND_LINES = 4
 #: minimum width of a task that shares its line with a command or its worker, and of the root
 LEAST_TASK, LEAST_ROOT = 20, 12
 
@@ -92,6 +99,8 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 3)]
+        if not view["auto"]["running"]:
+            lines += [f"  {line}" for line in wrap_command(f"next: {view['auto']['start']}", width - 2)]
     return "\n".join([*lines, *overseer])
 
 
@@ -118,7 +127,7 @@ def attention_lines(items: list[Raw], now: float, width: int, paint: Paint) -> l
         text = wrap(printable(f"{item['who']}: {item['text']}"), width - 4, ERROR_LINES)
         lines += [head, *(f"    {line}" for line in text)]
         if item["next"]:
-            command = wrap(printable(f"next: {item['next']}"), width - 4, COMMAND_LINES)
+            command = wrap_command(printable(f"next: {item['next']}"), width - 4)
             lines += ["    " + paint(line, "bold") for line in command]
     return lines
 
@@ -156,9 +165,9 @@ def auto_summary(auto: Raw, now: float) -> str:
     done = f"{counted(auto['workers'], 'worker')}, {counted(auto['tasks_completed'], 'task')} completed"
     if not auto["running"] and auto["finished_reason"]:
         ended = f"finished {age(now - auto['finished_unix'])} ago: {auto['finished_reason']}"
-        return f"Auto Mode: {ended} (to start it again: {auto['start']}); {done}"
+        return f"Auto Mode: {ended}; {done}"
     if not auto["running"]:
-        return f"Auto Mode: not running (to start it: {auto['start']}); {done}"
+        return f"Auto Mode: not running; {done}"
     counts = f"{done}, {counted(auto['errors'], 'error')}"
     until = auto["parked_until_unix"]
     if until is None:
@@ -221,7 +230,10 @@ class _Columns:
                 lines += [self._line(worker, shortened(task, self.room) if self.room else "")]
                 lines += [] if self.room else self._under(task, "", 1)
                 lines += self._details(worker)
-                lines += self._under(f"next: {command}" if command else "", "bold", COMMAND_LINES)
+                below = (
+                    wrap_command(printable(f"next: {command}"), self.width - self.indent) if command else []
+                )
+                lines += [" " * self.indent + self.paint(line, "bold") for line in below]
             else:
                 shown = padded(shortened(task, column), column) + "  " if longest else ""
                 lines += [self._line(worker, shown + self.paint(command, "dim")), *self._details(worker)]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import shlex
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -26,7 +27,7 @@ from llmc.base.errors import TROUBLE, ConfigError, LlmcError
 from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
-from llmc.base.urls import scrub
+from llmc.base.text import pattern
 from llmc.base.wake import inode
 from llmc.config.load import load_config
 from llmc.config.model import Config
@@ -106,6 +107,7 @@ CONFIG_SETTLE_S = 2.0
 SHORT_TICKS = 10
 #: collects several changes of the task list
 SETTLE_S = 0.02
+_PLAIN = pattern(r"[\w./-]+( [\w./-]+)*")
 
 
 class AutoOptions(Struct, frozen=True):
@@ -128,20 +130,25 @@ class AutoOptions(Struct, frozen=True):
     def recorded(self) -> dict[str, Any]:
         """The options as state.json has them, for the command that starts auto mode again.
 
-        Left out is what no hint may show: a text of several lines, or with a password.
+        Hints leave the machine: a post-accept command is in them only if it is plain words, which hold no secret.
         """
         until = self.until_unix and datetime.fromtimestamp(int(self.until_unix))
         said = {
             "--concurrency": self.concurrency,
-            "--post-accept-command": self.post_accept_command,
+            "--post-accept-command": _in_hints(self.post_accept_command),
             "--until": until and until.isoformat(timespec="seconds" if until.second else "minutes"),
             "--max-tasks": self.max_tasks,
             "--max-cost": self.max_cost and f"{self.max_cost:.15g}",
         }
-        texts = {name: str(value) for name, value in said.items() if value is not None}
-        shown = {name: text for name, text in texts.items() if text.isprintable() and scrub(text) == text}
-        options = {name: shlex.quote(text) for name, text in shown.items()}
+        options = {name: str(value) for name, value in said.items() if value is not None}
         return {"run_options": options, "run_until_unix": self.until_unix or 0.0}
+
+
+def _in_hints(command: str | None) -> str | None:
+    """Words and paths as they are; for anything else a placeholder, which the user replaces."""
+    if command is None:
+        return None
+    return shlex.quote(command) if not command or _PLAIN.fullmatch(command) else "COMMAND"
 
 
 class AutoMode:
@@ -382,7 +389,7 @@ class AutoMode:
         self._watch_config()
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
-            self._run.drain("time limit reached")
+            self._run.drain("time limit reached", asked=True)
         if self._loop is not None and self._watch is None:
             self._watch_list(self._loop)
             self._look_for_work()
@@ -400,7 +407,7 @@ class AutoMode:
             self._poke(name, 0.0)
         if self._run.draining and self._is_quiet(state) and not self._ended:
             with self._project.store.transaction() as tx:
-                tx.remember_auto(False, self._run.draining)
+                tx.remember_auto(False, self._run.draining if self._run.ends_as_asked else "")
                 budget = tx.state.attention.get("budget:run")
                 if budget is not None and budget.severity == "notice":
                     tx.clear_item("budget:run")  # about a run in progress
@@ -542,7 +549,7 @@ class AutoMode:
     def tell_failure(self) -> None:
         """Notify about the failure directly: the disk may be full, or the state broken. A known incident is not sent twice."""
         if (failure := self._failed) is not None:
-            again = up_auto(self._options.recorded(), now_unix())
+            again = up_auto(self._options.recorded(), math.inf)
             told = rules.auto_failed(
                 failure.cause, failure.reason[:1000], failure.worker, failure.task.id, again
             )

@@ -94,7 +94,8 @@ class Notices:
     def _tell_events(self, project: Project) -> None:
         rows = [row for line in self._log.lines() if (row := json_row(line)) is not None]
         new = [row for row in rows if _seq(row) > self._seq]
-        found = judge(new, self._failing, project.up_auto(ended=True)) if new else []
+        is_failure = any(row.get("action") == "auto_failed" for row in new)
+        found = judge(new, self._failing, project.up_auto(sent=True) if is_failure else "")
         self._failing = failing_after(new, self._failing)
         for notice in found:
             if isinstance(notice, Over):

@@ -499,5 +499,7 @@ class Daemon:
         write_registration(self.project.root, self.instance_id, self.started_unix, **about)
         if not ready:
             with self.project.store.transaction() as tx:
+                if self.auto is None:
+                    tx.forget_end_of_auto()
                 tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)
             self.log.info("started", extra={"action": "daemon_started", "pid": os.getpid()})

@@ -131,7 +131,7 @@ class SourceWatch(Struct):
 
     def tick(self, project: Project, auto: AutoState) -> None:
         """Called once a second, in the daemon's loop."""
-        if not auto.source_repo_dirty_retry_count:
+        if not auto.source_repo_dirty_retry_count or project.lands_elsewhere:
             self._in_use = True
         elif not (self._looking or clock.monotonic() < self._next or source_is_due(auto, now_unix())):
             self._looking = True
@@ -142,16 +142,21 @@ class SourceWatch(Struct):
         try:
             is_free = source_is_free(project.store.read_raw())
             if is_free and self._in_use:
-                with project.store.transaction() as tx:
-                    if tx.state.auto.source_repo_dirty_retry_count:
-                        tx.update_auto(source_repo_dirty_retry_after_unix=tx.now)
-                self._say("the source repository is clean again; landing now")
-            self._in_use = not is_free
+                self._land_now(project)
+            self._in_use = self._in_use if is_free is None else not is_free
         except TROUBLE:
             pass  # the next look, or the end of the wait
         finally:
             self._next = clock.monotonic() + source_pause_s(clock.monotonic() - began)
             self._looking = False
+
+    def _land_now(self, project: Project) -> None:
+        with project.store.transaction() as tx:
+            if not tx.state.auto.source_repo_dirty_retry_count:
+                return  # it has landed
+            # Auto mode gives up after waits without a clean moment in between.
+            tx.update_auto(source_repo_dirty_retry_after_unix=tx.now, source_repo_dirty_retry_count=1)
+        self._say("the source repository is clean again; landing now")
 
 
 INTERVAL_S = 5.0

@@ -117,7 +117,7 @@ def _run(project: Project, due: Due) -> None:
             )
     if not done.ok:
         where = user_commands.where_it_ran(project, done.returncode)
-        raise PostAcceptFailed(due, done.returncode, done.stdout, where, project.up_auto(ended=True))
+        raise PostAcceptFailed(due, done.returncode, done.stdout, where, project.up_auto(sent=True))
 
 
 def _is_ours(project: Project, due: Due) -> bool:

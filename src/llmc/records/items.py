@@ -5,7 +5,6 @@ them (an unreadable task file, a failed accept) and cleared when they are resolv
 each time, so nothing has to clear them.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -246,15 +245,7 @@ class Facts(NamedTuple):
         return self.workers.get(worker, Seen())
 
 
-_QUOTED = r"'[^']*'"
-
-
 def command_in(suggestion: str) -> str:
     """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
-    quoted = re.findall(_QUOTED, suggestion)  # may look like a remark
-    numbers = iter(range(len(quoted)))
-    plain = re.sub(_QUOTED, lambda _: f"\0{next(numbers)}\0", suggestion)
-    steps = [step.partition(" (")[0] for step in plain.partition(", or ")[0].split(", then ")]
-    if not all(step.startswith("llmc ") for step in steps):
-        return ""
-    return re.sub("\0([0-9]+)\0", lambda found: quoted[int(found[1])], " && ".join(steps))
+    steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
+    return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""

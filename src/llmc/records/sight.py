@@ -41,7 +41,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
         workers={name: _seen(root, record, panes, glance) for name, record in workers.items()},
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
-        source_is_free=source_is_free(state),
+        source_is_free=bool(source_is_free(state)),
         source_fix=_source_fix(state),
         up_auto=up_auto(state.get("auto") or {}, now),
         beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
@@ -109,8 +109,11 @@ def _source_fix(state: Mapping[str, Any]) -> str:
     return ""
 
 
-def source_is_free(state: Mapping[str, Any]) -> bool:
-    """Whether the source is clean again after an accept met the user's work there. Runs git only after such an accept."""
+def source_is_free(state: Mapping[str, Any]) -> bool | None:
+    """Whether the source is clean again after an accept met the user's work there; None if git does not answer.
+
+    Runs git only after such an accept.
+    """
     item = (state.get("attention") or {}).get("source")
     said = given.text(item.get("text")) if isinstance(item, Mapping) else ""
     if not isinstance(item, Mapping) or "index.lock" in said:
@@ -118,7 +121,7 @@ def source_is_free(state: Mapping[str, Any]) -> bool:
     untracked = "normal" if "untracked" in said else "no"
     done = _git_in_source(item.get("who"), "status", f"--untracked-files={untracked}")
     if done is None:
-        return False
+        return None
     is_clean = b"nothing to commit" in done.stdout
     return is_clean and not any(words in done.stdout for words in _UNDER_WAY)
 

@@ -103,6 +103,11 @@ class Transaction:
         if not wanted and self.state.auto.run not in ("", "stopped"):  # the first end has the reason
             self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason=reason)
 
+    def forget_end_of_auto(self) -> None:
+        """A daemon without auto mode runs after the run that ended as requested: its end is that run's no longer."""
+        if self.state.auto.run == "stopped" and self.state.auto.run_reason:
+            self.update_auto(run_reason="")
+
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """Record the undo in progress; None: none."""
         self.state = replace(self.state, undo=journal)

@@ -155,10 +155,10 @@ def locked(root: Path, path: Path) -> Iterator[None]:
             break
         except FileExistsError:
             found = stamp(str(lock))
-            if found != seen:  # its holder is another one by now
+            if found != seen:  # its holder is another one by now, or it is gone
                 seen, deadline = found, time.monotonic() + LOCK_S
-            elif time.monotonic() > deadline:
-                _drop_stale(root, lock, seen)
+            elif found is not None and time.monotonic() > deadline:
+                _drop_stale(root, lock, found)
             time.sleep(0.01)
         except OSError as error:
             raise explain(error, f"cannot lock {path}") from error
@@ -170,14 +170,15 @@ def locked(root: Path, path: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _drop_stale(root: Path, lock: Path, seen: Stamp | None) -> None:
+def _drop_stale(root: Path, lock: Path, seen: Stamp) -> None:
     """Remove this lock, or whatever is there in its place, unless another process was first."""
     from llmc.repo import dead_locks  # rarely in the way
 
     with contextlib.suppress(LockTimeout), dead_locks.turn(root):
+        holders = processes.works_in(os.path.realpath(lock))
         if stamp(str(lock)) != seen:
             return
-        if processes.works_in(os.path.realpath(lock)):
+        if holders:
             raise LlmcError(
                 f"cannot repair the git config: a running process has held {lock} for {LOCK_S:g} s",
                 hint="Stop that process, then run the command again.",

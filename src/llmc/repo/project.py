@@ -1,5 +1,6 @@
 """A root with everything a command needs."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +14,7 @@ from llmc.agents.kinds import agent_named
 from llmc.agents.protocol import Agent
 from llmc.base import locks, urls
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, NotFound, StateError
+from llmc.base.errors import LlmcError, NotFound
 from llmc.base.names import OVERSEER, SessionName
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux, Unknown
@@ -159,19 +160,20 @@ class Project(Struct, frozen=True):
     def daemon_runs(self) -> bool:
         return locks.is_held(self.root.lock("daemon"))
 
-    def up_auto(self, *, ended: bool = False) -> str:
+    def up_auto(self, *, sent: bool = False) -> str:
         """The command that starts auto mode, with the options of its last run. While it runs, `up` refuses options.
 
-        `ended`: for a text that is read after the running one has ended.
+        `sent`: for a text about the end of the run, which is read at some later time.
         """
         from llmc.records.sight import registration  # few commands need a hint
 
-        found = registration(self.root.path)
-        if not ended and self.daemon_runs() and (found is None or found.auto):
-            return UP_AUTO
+        if not sent and self.daemon_runs():
+            found = registration(self.root.path)
+            if found is None or found.auto:
+                return UP_AUTO
         try:
-            return up_auto(asdict(self.store.read().auto), now_unix())
-        except (StateError, NotFound):
+            return up_auto(asdict(self.store.read().auto), math.inf if sent else now_unix())
+        except LlmcError:
             return UP_AUTO
 
     def start_command(self, record: WorkerRecord) -> str:

@@ -116,10 +116,7 @@ def start_over(project: Project, record: WorkerRecord, *, at_base: bool = False)
 
     `at_base`: without its commits, also where the clone has them; these are pinned.
     """
-    from llmc.repo import (
-        apart,
-        submodules,  # most workers are not contained
-    )
+    from llmc.repo import apart, submodules  # most are not contained
 
     # What cannot be read goes to the trash with the repository.
     with contextlib.suppress(LlmcError, OSError, ValueError, RecursionError):
@@ -133,10 +130,7 @@ def settle_repository(project: Project, record: WorkerRecord, *, contained: bool
     is_apart = git_dirs.own_repo(worktree) is not None
     if is_apart == contained or not git_dirs.is_worktree_of(worktree, project.root.path):
         return
-    from llmc.repo import (
-        apart,
-        submodules,  # most workers are not contained
-    )
+    from llmc.repo import apart, submodules  # most are not contained
 
     submodules.embed(project, record)
     move = apart.move_apart if contained else apart.move_back

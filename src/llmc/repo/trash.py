@@ -260,8 +260,8 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",
         )
-    # What landed is not work to continue, and a night has a lot of it. The ref of a submodule is in its own repository.
-    if not ref.endswith(f"-{ACCEPTED}") and git.resolve(root.path, ref):
+    # What landed or is rebased is not work to continue, and a night has a lot of it; a submodule's ref is in its own repository.
+    if not ref.endswith((f"-{ACCEPTED}", "-rebase")) and git.resolve(root.path, ref):
         _keep_task(root, ref, worker)
 
 

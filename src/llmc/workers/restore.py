@@ -165,7 +165,7 @@ def describe(project: Project, entry: Entry) -> str:
         parts += [f"commits not on {branch}:\n{ahead}"] if ahead else []
         if entry.without_commits:
             at = git.out(repo, "log", "--max-count=1", "--format=%h %s", entry.ref)
-            parts.append(f"no commits that are not on {branch} (at {at})")
+            parts.append(f"no commits ahead of {branch} (at {at})")
         else:
             show = ["show", "--stat", "--format=fuller", "--first-parent", "-m", entry.ref]
             parts.append(git.git(repo, *show).stdout.strip())

@@ -407,7 +407,7 @@ class _Clock:
     """Time passes only in `sleep`, and things happen in it."""
 
     def __init__(self, events: dict[float, Callable[[], object]]) -> None:
-        self._now, self._events = 0.0, events
+        self._now, self._events = 100.0, {100.0 + at: event for at, event in events.items()}
 
     def monotonic(self) -> float:
         return self._now
@@ -440,6 +440,32 @@ def test_a_lock_that_another_process_has_taken_over(
     with git_config.locked(project.root.path, config):
         assert not held
     assert not lock.exists()
+
+
+def test_a_lock_that_is_gone_at_the_first_look(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take one that is gone for one that was seen: the next holder's is in its place."""
+    config = config_of(project)
+    lock = config.with_name("config.lock")
+    lock.touch()
+    held: list[int] = []
+    look = git_config.stamp
+
+    def released_and_taken(path: str) -> git_config.Stamp | None:
+        monkeypatch.setattr(git_config, "stamp", look)
+        lock.unlink()
+        held.append(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        return None
+
+    def release() -> None:
+        lock.unlink()
+        os.close(held.pop())
+
+    monkeypatch.setattr(git_config, "stamp", released_and_taken)
+    monkeypatch.setattr(git_config, "time", _Clock({git_config.LOCK_S / 2: release}))
+    with git_config.locked(project.root.path, config):
+        assert not held
 
 
 def test_a_dead_lock_that_another_process_removes_first(

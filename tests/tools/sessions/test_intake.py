@@ -206,7 +206,7 @@ def test_an_agent_that_never_stops_writing_events_holds_up_nobody(
     def endless(*_: object) -> list[Malformed]:
         return [Malformed(id=f"{next(numbers)}-1.json", problem="no event") for _ in range(100)]
 
-    monkeypatch.setattr(intake.inbox_events, "waiting", endless)
+    monkeypatch.setattr(intake.kinds, "waiting", endless)
     intake.apply_pending(project, "adam")
     whys = [row["why"] for row in still.rows()]
     assert whys[: intake.MOST_TOLD_ALIKE + 1] == ["no event"] * intake.MOST_TOLD_ALIKE + ["95 more events"]

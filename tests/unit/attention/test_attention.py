@@ -1,11 +1,13 @@
 """The attention list: one list, most urgent first; what was raised stays until it is cleared."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from llmc.api.status_view import status_view
-from llmc.attention.rules import ABORTED, attention, next_command, without_auto, worker_view
+from llmc.attention.rules import ABORTED, attention, finished_reason, next_command, without_auto, worker_view
+from llmc.auto.auto_run import Run
 from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen, command_in, up_auto
@@ -134,7 +136,7 @@ def found(
         "attention": raised or {},
     }
     known = {"running": True, "daemon": Registration(7, auto=False), "holder": 7, **facts}
-    return {item.key: item for item in attention(state, Facts(NOW, **known))}  # type: ignore[arg-type]
+    return {item.key: item for item in attention(state, Facts(NOW, **known))}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_what_a_worker_needs(
     fields: dict[str, object], seen: Seen, key: str, severity: str, command: str
 ) -> None:
     """Break: leave a case out of `_most_urgent`."""
-    items = found(record(**fields), workers={"adam": seen})  # type: ignore[arg-type]
+    items = found(record(**fields), workers={"adam": seen})
     assert set(items) == ({key} if key else set())
     for item in items.values():
         assert (item.severity, item.next, item.who) == (severity, command, "adam")
@@ -321,7 +323,7 @@ def test_what_the_fleet_needs(
 
 OPTIONS = {
     "--concurrency": "3",
-    "--post-accept-command": "'make deploy (all)'",
+    "--post-accept-command": "'make deploy'",
     "--until": "2026-11-16T07:30",
 }
 
@@ -333,11 +335,11 @@ OPTIONS = {
         ({"run_options": {"--concurrency": "3", "--max-tasks": "5"}}, "llmc up --auto --detach --concurrency 3 --max-tasks 5"),
         (
             {"run_options": OPTIONS, "run_until_unix": NOW + 3600},
-            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy (all)' --until 2026-11-16T07:30",
+            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy' --until 2026-11-16T07:30",
         ),
         (
             {"run_options": OPTIONS, "run_until_unix": NOW + 30},
-            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy (all)'",
+            "llmc up --auto --detach --concurrency 3 --post-accept-command 'make deploy'",
         ),
         ({"run_options": {"--until": "2026-11-16T07:30"}}, "llmc up --auto --detach"),
         ({"run_options": ["--concurrency"]}, "llmc up --auto --detach"),
@@ -418,7 +420,7 @@ def test_whether_auto_mode_will_finish_tasks(
 
     Break: leave out the supervisor, or that daemon.
     """
-    found = without_auto({"auto": auto}, Facts(NOW, **facts))  # type: ignore[arg-type]
+    found = without_auto({"auto": auto}, Facts(NOW, **facts))
     assert (found and found.text) == why
     assert found is None or found.next.endswith(("llmc up --auto --detach", "llmc overseer"))
 
@@ -495,3 +497,23 @@ def test_a_source_that_is_missing_is_listed_until_it_is_there_and_no_command_nee
     assert {key: item.next for key, item in listed.items()} == {
         "review:adam": "llmc accept adam, or llmc reject adam"
     }
+
+
+@pytest.mark.parametrize(
+    ("reasons", "finished"),
+    [
+        ([("--max-tasks 3 reached", True)], "--max-tasks 3 reached"),
+        ([("node laptop was removed from the fleet or is running elsewhere", False)], ""),
+        ([("every auto worker was removed", False), ("time limit reached", True)], ""),
+        ([("time limit reached", True), ("node laptop is draining", False)], "time limit reached"),
+    ],
+)
+def test_only_an_end_that_was_asked_for_is_a_normal_one(
+    reasons: list[tuple[str, bool]], finished: str
+) -> None:
+    """Break: count every end of a run as requested: a node that lost its place would look well."""
+    run = SimpleNamespace(draining="", ends_as_asked=False)
+    for why, asked in reasons:
+        Run.drain(run, why, asked=asked)
+    ended = {"run": "stopped", "run_reason": run.draining if run.ends_as_asked else ""}
+    assert finished_reason(ended) == finished

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from llmc.auto.usage import Spending, Totals, day_start, next_midnight
-from llmc.records.worker import Spent
+from llmc.records.worker import Spent, Tokens
 from llmc.repo.project import Project
 
 
@@ -24,6 +24,16 @@ def test_what_other_nodes_used_counts() -> None:
     spending.others = (Spent(cost=9.0), Spent(cost=1.5))
     assert spending.is_spent(project) == "spent $2.00 of $2.00 (--max-cost)"
     assert spending.own(project) == (Spent(cost=1.0), Spent(cost=0.5)), "it reports only its own usage"
+
+
+def test_without_a_price_it_is_not_known_whether_the_limit_is_reached() -> None:
+    """Break: count an unpriced model as free: the run goes on past --max-cost."""
+    spending = Spending(max_cost=2.0)
+    spending._totals = cast(Totals, _Own())
+    project = cast(Any, None)
+    assert spending.is_blind(project) == ""
+    spending.others = (Spent(), Spent(unpriced={"opus-9": Tokens()}))
+    assert spending.is_blind(project).startswith("cannot check --max-cost without a price for opus-9")
 
 
 def test_the_day_ends_by_the_fleets_clock() -> None:

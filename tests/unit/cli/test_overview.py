@@ -1,6 +1,7 @@
 """What `llmc status` prints for people: the next command works, every line fits, and the layout is right."""
 
 import re
+import shlex
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from llmc.api.status_view import Page, overseer_view
 from llmc.attention.rules import next_command, worker_items, worker_view
-from llmc.base.text import cells, printable, shortened, wrap
+from llmc.base.text import cells, printable, shortened, wrap, wrap_command
 from llmc.cli.overview import age, auto_summary, goals_lines, group_of, render, why, with_items
 from llmc.records.items import Facts, Raw, Registration, Seen
 from llmc.records.worker import Cause, Outcome, Status
@@ -347,6 +348,16 @@ def test_small_things() -> None:
     assert printable("a\x1b[31m\u202eb\tc\n") == "a[31mb c "
     assert wrap("one two three four", 9, 2) == ["one two", "three fo…"]
     assert wrap("", 9, 2) == []
+
+
+def test_a_wrapped_command_is_still_one_command() -> None:
+    """Break: break it without a backslash: pasted, its first line runs without the limits of the second."""
+    command = "llmc up --auto --post-accept-command 'make  the docs' --max-cost 5"
+    lines = wrap_command(command, 40)
+    assert lines == ["llmc up --auto --post-accept-command \\", "'make  the docs' --max-cost 5"]
+    assert shlex.split("\n".join(lines).replace("\\\n", " ")) == shlex.split(command)
+    assert wrap_command("", 40) == []
+    assert wrap_command("llmc status", 4) == ["llmc \\", "status"]
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
         "commits found: self-review is due"
@@ -411,7 +422,7 @@ def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
     """Break: let the footer keep counting, or leave auto workers to a daemon that does nothing for them."""
     plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
     text = render(plain_daemon, NOW, 80, plain)
-    assert "Auto Mode: not running (to start it: llmc up --auto --detach)" in text
+    assert "Auto Mode: not running; 2 workers, 7 tasks completed\n  next: llmc up --auto --detach" in text
     assert "auto-1  [idle]  9s  llmc up --auto --detach" in text
 
 
@@ -449,10 +460,8 @@ def test_a_run_that_ended_as_requested_is_not_shown_as_trouble() -> None:
     view = {**fleet(row("auto-1", "offline", 9, auto=True)), "auto": {**AUTO, **done}}
     view["daemon"] = {"running": False, "pid": None, "auto": False, "instance_id": None}
     text = render(view, NOW, 120, lambda text, style: f"<{style}>{text}</>" if style else text)
-    assert (
-        "Auto Mode: finished 5m ago: --max-tasks 7 reached (to start it again: llmc up --auto --detach); "
-        "2 workers, 7 tasks completed" in " ".join(text.split())
-    )
+    assert "Auto Mode: finished 5m ago: --max-tasks 7 reached; 2 workers, 7 tasks completed\n" in text
+    assert text.endswith("\n  next: llmc up --auto --detach")
     assert "<red>" not in text
     assert "daemon not running" in text
     view["auto"] = {**view["auto"], "finished_unix": None, "finished_reason": None}

@@ -21,10 +21,18 @@ NOW = datetime(2026, 11, 16, 1, 0, 0).timestamp()
         (AutoOptions(until_unix=NOW + 6.5 * 3600), ["--until", "2026-11-16T07:30"]),
         (AutoOptions(until_unix=NOW + 3600.7 + 5), ["--until", "2026-11-16T02:00:05"]),
         (AutoOptions(until_unix=NOW - 1), []),
-        (AutoOptions(post_accept_command="echo 'a b'"), ["--post-accept-command", "echo 'a b'"]),
+        (
+            AutoOptions(post_accept_command="scripts/after-landing now"),
+            ["--post-accept-command", "scripts/after-landing now"],
+        ),
+        (AutoOptions(post_accept_command="echo 'a b'"), ["--post-accept-command", "COMMAND"]),
         (AutoOptions(post_accept_command=""), ["--post-accept-command", ""]),
-        (AutoOptions(post_accept_command="one\ntwo"), []),
-        (AutoOptions(2, "curl https://me:secret@host.example/"), ["--concurrency", "2"]),
+        (AutoOptions(post_accept_command="one\ntwo"), ["--post-accept-command", "COMMAND"]),
+        (AutoOptions(post_accept_command="TOKEN=secret make deploy"), ["--post-accept-command", "COMMAND"]),
+        (
+            AutoOptions(2, "curl https://me:secret@host.example/"),
+            ["--concurrency", "2", "--post-accept-command", "COMMAND"],
+        ),
     ],
 )
 def test_the_command_has_the_options_as_they_were_given(options: AutoOptions, words: list[str]) -> None:

@@ -209,7 +209,7 @@ class Turn:
         name = tools.NAMES[step.name]
         if self.conversation.options.allows(name):
             self._tools_run += 1
-        else:  # in auto mode nobody would answer a question
+        else:  # in auto mode a question would get no answer
             self._tools_skipped += 1
             self._pending.appendleft(Step("say", f"{name} is not available; skipped: {step.arg}"))
         self._check()

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from llmc.base.text import cells, counted, gist, padded, printable, shortened, wrap
+from llmc.base.text import cells, counted, gist, padded, printable, shortened, wrap, wrap_command
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
@@ -17,8 +17,6 @@ When = Callable[[float], str]
 
 #: items explained in full; for the others only the command is shown
 MOST_WAITING = 6
-#: of a command with all its options
-COMMAND_LINES = 4
 #: reasons with a common prefix of this length are the same
 SAME = 40
 #: up to this many landed tasks get a line each; more are shown in columns
@@ -124,7 +122,7 @@ class _Page:
         for item in items[:MOST_WAITING]:
             gain = f"   {_held_up(item)}" if item.unblocks else ""
             command = printable(item.command or item.kind)
-            first, *rest = wrap(command, self.width - 2 - cells(gain), COMMAND_LINES) or [""]
+            first, *rest = wrap_command(command, self.width - 2 - cells(gain)) or [""]
             lines.append(f"  {self.paint(first, 'yellow')}{gain}")
             lines += [f"  {self.paint(line, 'yellow')}" for line in rest]
             lines += self._plain(_about(item), 6, 2)
