@@ -96,7 +96,8 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
         if found:
             lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
     if auto := [_as_used(worker, view["auto"]) for worker in view["workers"] if worker not in shown]:
-        lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
+        told = view["auto"]["start"] if view["auto"] and not view["auto"]["running"] else ""
+        lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False, told=told)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 3)]
         if not view["auto"]["running"]:
@@ -217,10 +218,13 @@ class _Columns:
         room = width - 4 - self.name - rest - 2
         self.room = room if room >= LEAST_TASK else 0
 
-    def rows(self, workers: list[Raw], *, apart: bool) -> list[str]:
-        """With `apart`, details and command have their own lines; else a worker has one line, if it fits."""
+    def rows(self, workers: list[Raw], *, apart: bool, told: str = "") -> list[str]:
+        """With `apart`, details and command have their own lines; else a worker has one line, if it fits.
+
+        `told`: a command that stands below, once for all.
+        """
         tasks = [self._task(worker) for worker in workers]
-        commands = [next_of(worker) for worker in workers]
+        commands = [command if (command := next_of(worker)) != told else "" for worker in workers]
         longest = max(map(cells, tasks))
         column = min(longest, self.room - max(map(cells, commands)) - 2)
         apart = apart or not self.room or column < min(LEAST_TASK, longest)
