@@ -32,14 +32,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, the end-to-end tests come first, spread evenly over the workers."""
+    """With several workers, the longest tests come first, then the end-to-end tests, spread evenly over the workers."""
     workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
     if workers > 1:
-        files = by_file([item.nodeid for item in items])
+        longest = {at: limit for at, item in enumerate(items) if (limit := limit_of(item)) >= LONGEST_S}
+        found = by_file([item.nodeid for item in items])
+        files = [(file, [at for at in tests if at not in longest]) for file, tests in found]
         slow = ("tests/e2e/", "tests/tools/")
         kinds = [[(size_of(file), at) for file, at in files if file.startswith(kind)] for kind in slow]
         quick = [one for file, at in files if not file.startswith(slow) for one in at]
-        items[:] = [items[at] for at in in_parts(kinds, quick, workers)]
+        first = [(limit, [at]) for at, limit in longest.items()]
+        items[:] = [items[at] for at in in_parts([first, *kinds], quick, workers)]
+
+
+#: a test that may take this long would run alone at the end
+LONGEST_S = 600
+
+
+def limit_of(item: pytest.Item) -> int:
+    """The time limit that a test sets itself."""
+    found = item.get_closest_marker("timeout")
+    return int(found.args[0]) if found is not None and found.args else 0
 
 
 def size_of(file: str) -> int:
