@@ -202,7 +202,12 @@ _WORDS = pattern(r"(?:'[^']*'|\S)+")
 
 
 def wrap_command(text: str, width: int) -> list[str]:
-    """Lines that a shell reads as one command, however long: broken between words, never within quotes."""
+    """Lines that a shell reads as one command, however long: broken between words, never within quotes.
+
+    With a choice or a remark it is prose.
+    """
+    if ", " in text or " (" in text:
+        return wrap(text, width, 4)
     lines: list[str] = []
     for word in _WORDS.findall(text):
         if lines and cells(f"{lines[-1]} {word}") <= width - 2:

@@ -357,6 +357,8 @@ def test_a_wrapped_command_is_still_one_command() -> None:
     assert lines == ["llmc up --auto --post-accept-command \\", "'make  the docs' --max-cost 5"]
     assert shlex.split("\n".join(lines).replace("\\\n", " ")) == shlex.split(command)
     assert wrap_command("", 40) == []
+    choice = "next: llmc console adam (resolve it there), or llmc reset adam"
+    assert wrap_command(choice, 44) == ["next: llmc console adam (resolve it there),", "or llmc reset adam"]
     assert wrap_command("llmc status", 4) == ["llmc \\", "status"]
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
