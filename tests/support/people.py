@@ -2,9 +2,11 @@
 
 import os
 import pty
+import select
 import struct
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import ioctl
@@ -75,6 +77,9 @@ def attached(fleet: Fleet, worker: str = "adam", columns: int = 80, rows: int = 
         os.chdir(fleet.source)
         os.execve(sys.executable, [sys.executable, "-m", "llmc", "attach", worker], fleet.env)
     ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+    closed = threading.Event()
+    screen = threading.Thread(target=_drawn, args=(keyboard, closed))
+    screen.start()
     try:
         wait_until(lambda: fleet.tmux("list-clients"), story=fleet.story)
         assert fleet.status(worker)["attached"]
@@ -84,4 +89,16 @@ def attached(fleet: Fleet, worker: str = "adam", columns: int = 80, rows: int = 
         assert not fleet.status(worker)["attached"]
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     finally:
+        closed.set()
+        screen.join()
         os.close(keyboard)
+
+
+def _drawn(terminal: int, closed: threading.Event) -> None:
+    """Read what a terminal is to show, until it is closed: a program that writes to a full one waits."""
+    while not closed.is_set():
+        if select.select([terminal], [], [], 0.05)[0]:
+            try:
+                os.read(terminal, 65536)
+            except OSError:  # its program has ended
+                return
