@@ -213,7 +213,7 @@ def wrap_command(text: str, width: int) -> list[str]:
         if lines and cells(f"{lines[-1]} {word}") <= width - 2:
             lines[-1] += f" {word}"
         else:
-            lines.append(word)
+            lines.append(shortened(word, width - 2))
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 

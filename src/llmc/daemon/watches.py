@@ -131,9 +131,15 @@ class SourceWatch(Struct):
 
     def tick(self, project: Project, auto: AutoState) -> None:
         """Called once a second, in the daemon's loop."""
-        if not auto.source_repo_dirty_retry_count or project.lands_elsewhere:
+        if (
+            not auto.source_repo_dirty_retry_count
+            or project.lands_elsewhere
+            or source_is_due(auto, now_unix())
+        ):
+            return
+        if auto.source_repo_dirty_retry_count == 1:  # a new wait: its accept found the changes
             self._in_use = True
-        elif not (self._looking or clock.monotonic() < self._next or source_is_due(auto, now_unix())):
+        if not self._looking and clock.monotonic() >= self._next:
             self._looking = True
             asyncio.get_running_loop().run_in_executor(self._threads, self._look, project)
 

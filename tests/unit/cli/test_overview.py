@@ -359,7 +359,7 @@ def test_a_wrapped_command_is_still_one_command() -> None:
     assert wrap_command("", 40) == []
     choice = "next: llmc console adam (resolve it there), or llmc reset adam"
     assert wrap_command(choice, 44) == ["next: llmc console adam (resolve it there),", "or llmc reset adam"]
-    assert wrap_command("llmc status", 4) == ["llmc \\", "status"]
+    assert wrap_command("llmc status", 8) == ["llmc \\", "status"]
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
         "commits found: self-review is due"
