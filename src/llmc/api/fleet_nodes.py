@@ -143,7 +143,7 @@ def events(
 ) -> Iterable[dict[str, Any]]:
     """The main events of all nodes, oldest first; of one worker, which is here unless its node is named.
 
-    `lines`: only so many of the existing ones, the latest. `follow`: for ever.
+    `lines`: only the last N of the existing ones. `follow`: wait for new ones.
     """
     own = members.membership(project)
     wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)

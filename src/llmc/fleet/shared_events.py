@@ -72,7 +72,7 @@ def since(
 ) -> list[dict[str, Any]]:
     """The events of all nodes from this time on, in the order of the database's clock, with full names of workers.
 
-    `worker`: only of this one. `most`: only so many, the latest.
+    `worker`: only of this one. `most`: only the last N.
     """
     return _chosen(own.database.rows(statements.EVENTS, {"since": at}), worker, most)
 
