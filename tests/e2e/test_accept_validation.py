@@ -1,6 +1,7 @@
 """What is validated is what lands, whatever is in the worktree; a slot leaves the worker free meanwhile."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -348,6 +349,6 @@ def test_a_long_step_counts_its_seconds_on_a_terminal(fleet: Fleet) -> None:
     shown = fleet.on_terminal("accept", "adam", "--yes")
     lines = [line.rpartition("\r")[2] for line in shown.replace("\r\n", "\n").split("\n")]
     steps = [line.replace("\x1b[K", "") for line in lines if "..." in line]
-    assert "  validating the commit ... 1s" in steps
-    assert "  landing the commit ..." in steps
+    assert any(re.fullmatch(r"  validating the commit \.\.\. [1-9]\d*s", line) for line in steps), steps
+    assert any(line.startswith("  landing the commit ...") for line in steps), steps
     assert any(line.startswith("\x1b[32maccepted adam") for line in lines)

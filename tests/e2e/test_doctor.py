@@ -206,7 +206,8 @@ def test_everything_is_named_and_fixed_and_nothing_is_lost(scripted: Fleet) -> N
     fleet = scripted
     workers = ("lost", "crashed", "error", "held", "review", "empty", "rebase", "gone", "broken", "dirty")
     fleet.set_up(*workers, config={"defaults.start_stagger_s": "0"})
-    fleet.up("--no-patrol")
+    begun = fleet.llmc("up", "--detach", "--no-patrol").out
+    assert "not started" not in begun, f"{begun}\n{fleet.story()}"
     wanted = break_everything(fleet)
     shown = fleet.llmc("doctor", code=1).out
     assert set(findings(fleet)) == BROKEN
