@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open what the caller closed: an empty input, and outputs that fail or go nowhere. No other file gets their numbers."""
+    """Open /dev/null for each stream that the caller closed, so that no other file gets its number."""
     for name, mode, flags in (
         ("stdin", "r", os.O_RDONLY),
         ("stdout", "w", os.O_RDONLY),  # a write fails, and the command says so
@@ -40,7 +40,7 @@ def _open_closed_streams() -> None:
 
 
 def _end(code: int) -> None:
-    """Exit without the cleanup of Python, which takes 15 ms."""
+    """Exit without Python's cleanup, which takes 15 ms."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -83,7 +83,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _is_in_a_box() -> bool:
-    """Whether this may be inside a contained agent, below bubblewrap."""
+    """Whether this process may be in the box of a contained agent: process 1 is bubblewrap."""
     try:
         with open("/proc/1/comm", "rb") as file:
             return file.read() == b"bwrap\n"
@@ -96,7 +96,7 @@ def _is_on_a_terminal() -> bool:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions: it looks for that, and needs nothing of it; loading it takes 10 ms."""
+    """Import msgspec without typing_extensions, which it tries to import but does not need: that takes 10 ms."""
     absent = "typing_extensions" not in sys.modules
     if absent:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]

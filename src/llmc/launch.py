@@ -1,4 +1,4 @@
-"""The command of a worker's pane: reads a launch spec, deletes it, and becomes the agent, or holds it.
+"""The command of a worker's pane: reads a launch spec, deletes it, and becomes the agent or its holder.
 
     python -I -S launch.py <spec>
 
@@ -8,8 +8,8 @@ private file.
 Without a sandbox it becomes the agent. The agent adopts the orphans among its descendants, so llmc finds all its
 processes by their ancestors, even those that detach. Such orphans stay as zombies until the agent exits.
 
-With a sandbox it stays, as the holder of bubblewrap, which forwards no signals and reports no death by a signal. The proxy
-that is the agent's only network (sandbox/proxy.py) is its child, too, so that it needs no daemon and ends with the agent.
+With a sandbox it stays as the holder of bubblewrap, which neither forwards signals nor reports a death by signal. The
+proxy that is the agent's only network (sandbox/proxy.py) is also its child, needs no daemon, and ends with the agent.
 """
 
 import json
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """This process is killed when its parent ends. A parent that ended before the call sends nothing."""
+    """Have this process killed when its parent ends. If the parent ended before the call, no signal comes."""
     import signal
 
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -63,10 +63,9 @@ def become(argv: list[str], env: dict[str, str]) -> None:
 def run_in_box(
     argv: list[str], cwd: str, env: dict[str, str], sandbox: "dict[str, Any]", *, is_check: bool = False
 ) -> None:
-    """Run the agent inside bubblewrap, pass on signals, and end as the agent ends.
+    """Run the agent inside bubblewrap, pass on signals, and end as the agent ends. Such a signal kills a check.
 
-    Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground. A check that is
-    told to end is killed.
+    Holder, bubblewrap and agent stay in one process group: the agent must be in the terminal's foreground.
     """
     import signal
 
@@ -74,9 +73,9 @@ def run_in_box(
     rules, rules_in = os.pipe()
     os.write(rules_in, bytes.fromhex(sandbox["filter"]))  # small: it fits into the pipe
     os.close(rules_in)
-    # Ctrl-C at a terminal that is not in raw mode goes to the whole group and would end bubblewrap: it ignores these.
+    # Ctrl-C at a terminal that is not in raw mode goes to the whole group. To survive, bubblewrap ignores these.
     own_keys = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-    # The agent has its own way with every signal that is passed on, also where llmc was started with nohup.
+    # The agent starts with the default action for each of these, even if llmc was started with nohup.
     passed = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
     names = ",".join(number.name.removeprefix("SIG") for number in {*own_keys, *passed})
     box = [*sandbox["argv"], "--seccomp", str(rules), "--info-fd", str(tells), "--chdir", cwd]
@@ -113,7 +112,7 @@ def run_in_box(
         got = signal.sigwaitinfo(awaited) if pause_s is None else signal.sigtimedwait(awaited, pause_s)
         if got is None:
             continue  # the pause is over
-        # What the terminal sends, the agent has received itself; only a hang-up goes to the pane's own process alone.
+        # The agent has received the terminal's signals itself; only a hang-up goes to the pane's own process alone.
         by_terminal = got.si_code > 0 and got.si_signo in (signal.SIGINT, signal.SIGQUIT)
         if got.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -129,7 +128,7 @@ def run_in_box(
 
 
 class HeldNetwork:
-    """The network of the agent: sockets that listen inside, where a program (sandbox/box_entry.py) opens them, and the proxy."""
+    """The agent's network: sockets that listen inside, where sandbox/box_entry.py opens them, and the proxy."""
 
     def __init__(self, spec: "dict[str, Any]") -> None:
         import _socket
@@ -141,13 +140,13 @@ class HeldNetwork:
         self._pause_s, self._due = 0.0, 0.0
 
     def opening(self) -> list[str]:
-        """The command that opens the sockets inside, and then becomes what follows."""
+        """The command that opens the sockets inside, and then becomes the command that follows it."""
         os.set_inheritable(self._theirs.fileno(), True)
         addresses = [address for address, _ in self._spec["listeners"]]
         return [*self._spec["inside"], str(self._theirs.fileno()), ",".join(addresses)]
 
     def open(self) -> None:
-        """Take the sockets; none come if the box did not start."""
+        """Receive the sockets; none come if the box did not start."""
         import _socket
 
         self._theirs.close()
@@ -182,9 +181,9 @@ class HeldNetwork:
             os._exit(127)
 
     def keep_up(self) -> "float | None":
-        """Start the proxy, and start it again if it ended. How long until it is due; None while it runs.
+        """Start the proxy, and restart it if it ended. Returns the seconds until the next start; None while it runs.
 
-        Meanwhile the agent can connect, and waits.
+        Until then the agent can connect, but gets no answer.
         """
         import time
 
@@ -199,13 +198,13 @@ class HeldNetwork:
         self._since = now
         try:
             self._start()
-        except OSError:  # no process to be had; the agent must not end for it
+        except OSError:  # no process can be started; the agent must not end because of that
             self._put_off(now, has_worked=False)
             return self._due - now
         return None
 
     def _put_off(self, now: float, *, has_worked: bool) -> None:
-        """When to start the next one: at once if the last one had worked, else later each time."""
+        """Set when the next one starts: at once if the last one had worked, else after a longer pause each time."""
         longer_s = min(max(FIRST_PAUSE_S, 2 * self._pause_s), MOST_PAUSE_S)
         self._pause_s = 0.0 if has_worked else longer_s
         self._due = now + self._pause_s
@@ -219,7 +218,7 @@ class HeldNetwork:
 
 
 def _agent(info: bytes) -> int:
-    """The agent's pid out here: the only child of bubblewrap's process 1; 0 if it did not start."""
+    """The agent's pid outside the box: the only child of bubblewrap's process 1; 0 if it did not start."""
     import time
 
     first = json.loads(info)["child-pid"] if info else 0
@@ -236,7 +235,7 @@ def _agent(info: bytes) -> int:
 
 
 def _pidfd(first: int) -> int:
-    """For the end of bubblewrap's process 1, which ends after all others inside; -1 if it has ended."""
+    """A descriptor to wait for bubblewrap's process 1, which ends after all others inside; -1 if it has ended."""
     try:
         return os.pidfd_open(first) if first else -1
     except OSError:
@@ -244,7 +243,7 @@ def _pidfd(first: int) -> int:
 
 
 def _wait_for(whole: int) -> None:
-    """bubblewrap ends first, and what it leaves is killed: until then it could still write."""
+    """Wait for the end of the box. bubblewrap ends first; what it leaves is killed, but could write until then."""
     import select
 
     if whole >= 0:
@@ -254,7 +253,7 @@ def _wait_for(whole: int) -> None:
 
 
 def _record(agent: int, path: str) -> None:
-    """Its pid out here, when it started, and its pid inside: by these its status file is found."""
+    """Record the agent's pid outside, its start, and its pid inside, from which llmc finds its status file."""
     try:
         started = _read(f"/proc/{agent}/stat").rpartition(b")")[2].split()[19]
         inside = [
@@ -275,7 +274,7 @@ def _send(agent: int, number: int) -> None:
 
 
 def _end_as(code: int) -> None:
-    """End as the agent did: by the same signal too, which bubblewrap reports as 128 and more."""
+    """End as the agent did, by the same signal if it was one: bubblewrap reports that as 128 plus its number."""
     import signal
 
     number = -code if code < 0 else code - 128

@@ -1,4 +1,4 @@
-"""Neutral events of an agent, and what its screen shows, whichever client it is. Pure."""
+"""Events of an agent, and what its screen shows, in terms that fit any client. Pure."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -45,9 +45,9 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     #: the conversation, and where its transcript is
     session: ClaudeSessionId | None = None
     transcript: str = ""
-    #: the home of the client in which the transcript is; "" if it is not where the client keeps transcripts
+    #: the client's home that contains the transcript; "" if the transcript is not where the client keeps them
     home: str = ""
-    #: how a conversation began, or why it ended, as the client says
+    #: how the conversation began, or why it ended, in the client's words
     source: str = ""
     end: str = ""
     #: the previous conversation was cleared
@@ -67,7 +67,7 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     task_id: str = ""
     task_subject: str = ""
     task_description: str = ""
-    #: of an event from llmc itself, such as a report: the payload
+    #: the payload of an event from llmc itself, such as a report
     told: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,7 +80,7 @@ class Box(StrEnum):
     """What the input box holds."""
 
     EMPTY = "empty"
-    #: one line of blanks: no draft, but a command typed after them would not be read as one
+    #: one line of blanks: not a draft, but a command typed after them would not be recognized
     BLANK = "blank"
     DRAFT = "draft"
     #: keys do not go into the box: a dialog or a search is open, or something covers it

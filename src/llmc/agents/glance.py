@@ -14,6 +14,6 @@ def glance(agent: object, config_dir: object, pid: int) -> Glance:
 
 
 def _read(agent: str, config_dir: str, pid: int) -> Glance:
-    """By the agent's own module. agents/kinds.py is not light, and importlib would cost more than the rest."""
+    """Read it with the agent's own module. agents/kinds.py is not light, and importlib costs more than the rest."""
     found: Glance = __import__(f"llmc.agents.{agent}.glance", fromlist=["glance"]).glance(config_dir, pid)
     return found

@@ -1,4 +1,4 @@
-"""All agents, by the names in config/model.py, and what their hooks mean. The modules of an agent are loaded on first use."""
+"""Find an agent by its name in config/model.py, and turn its hooks into events. Loads its modules on first use."""
 
 from functools import cache
 from importlib import import_module
@@ -17,13 +17,13 @@ from llmc.records.hook_events import HookEvent, Malformed
 
 AGENTS: tuple[str, ...] = get_args(AgentName)
 
-#: the agent of records from an older llmc, and of a path
+#: for records from an older llmc, and for an agent given as a path
 _FIRST = "claude"
 
 
 @cache
 def kind_of(agent: str) -> Kind:
-    """By the name in a worker's record."""
+    """The kind of the agent named in a worker's record."""
     folder = agent if agent in AGENTS else _FIRST
     kind: Kind = import_module(f"llmc.agents.{folder}.kind").KIND
     return kind
@@ -44,14 +44,14 @@ def agent_named(choice: str, command: str, private: Path) -> Agent:
 
 
 def tool_children(instance: str) -> list[Process]:
-    """The running processes that one launch of an agent started, without the agent itself and its helpers.
+    """The running processes that one launch of an agent started, except the agent itself and its helpers.
 
-    For any kind of agent: a pane without a worker says only which launch it belongs to.
+    Covers every kind of agent: a pane without a worker says only which launch it belongs to.
     """
     marks = {kind_of(name).child_mark for name in AGENTS}
     ours, everyone = marked_among_all("LLMC_INSTANCE", instance) if instance else ([], {})
     tools = [process for process in ours if marks & environment(process.pid).keys()]
-    # Not the holder of a contained agent: no orphan becomes its child, and its proxy has a session of its own.
+    # Skip the holder of a contained agent: it adopts no orphans, and its proxy has a session of its own.
     agent = [one for one in ours if one not in tools and launch.__file__ not in command_of(one.pid)]
     return list(dict.fromkeys([*tools, *strayed(agent, everyone)]))
 

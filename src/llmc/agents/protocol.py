@@ -39,7 +39,7 @@ class ClientState(Struct, frozen=True):
     status: ClientStatus = ClientStatus.UNKNOWN
     since_unix: float = 0.0
     session: ClaudeSessionId | None = None
-    #: the open dialog is the agent's, not one that a person opened
+    #: the open dialog is the agent's, not one that the user opened
     asks: bool = False
     #: the open dialog is a question that can be answered
     wants_answer: bool = False
@@ -54,7 +54,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Passage(Struct, frozen=True):
-    """A part of a transcript, as text for people."""
+    """A part of a transcript, as readable text."""
 
     text: str
     #: whether the turn is over at its end
@@ -138,7 +138,7 @@ class Reader(Protocol):
     def event(self, hook: HookEvent) -> AgentEvent: ...
 
     def start_failure(self, lines: Sequence[str]) -> str:
-        """Why a client exited at its start, from what it printed; a fix is named as `llmc ...`. "": it printed nothing."""
+        """Why a client exited on start, from what it printed, with the fix if known; "" if it printed nothing."""
         ...
 
     def state(self, config_dir: Path, pid: int) -> ClientState: ...
@@ -159,7 +159,7 @@ class Launch(Struct, frozen=True):
     model: str
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
-    #: without the tools that wait for a person
+    #: without the tools that wait for the user
     unattended: bool = False
     resume: ClaudeSessionId | None = None
 
@@ -252,11 +252,11 @@ class Agent(Protocol):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The user's variables that a contained agent needs; as in `sandbox.env`."""
+        """The user's variables that a contained agent needs, in the syntax of `sandbox.env`."""
         ...
 
     def endpoints(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The hosts of its model, which a contained agent may connect to; as in `sandbox.hosts`."""
+        """The hosts of its model, which a contained agent may connect to, in the syntax of `sandbox.hosts`."""
         ...
 
     def config_dir(self, environment: Mapping[str, str]) -> Path: ...

@@ -1,6 +1,7 @@
 """The screen of an agent, and the keys that it takes.
 
-Only the modules that press keys may use it (`sessions/typist.py`, `workers/answering.py`): the screen decides about keys, never about a status.
+Only the modules that press keys may use it: `sessions/typist.py` and `workers/answering.py`. The screen decides which
+keys are pressed, never what status a worker has.
 """
 
 from typing import Protocol
@@ -54,5 +55,5 @@ class Screen(Protocol):
 
 
 def screen_of(agent: str) -> Screen:
-    """By the name in a worker's record."""
+    """The screen of the agent named in a worker's record."""
     return kind_of(agent).screen()

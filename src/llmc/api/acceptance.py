@@ -1,6 +1,6 @@
-"""Accept, rebase, pick and undo. Each takes its locks and wakes the daemon.
+"""Accept, rebase, pick and undo, each with its locks. `accept` and `undo` wake the daemon.
 
-Checks the source before it imports the rest, to keep `llmc accept` fast.
+`accept` starts checking the source before it imports the rest, to keep `llmc accept` fast.
 """
 
 from typing import TYPE_CHECKING
@@ -36,8 +36,8 @@ def accept(
 ) -> Accepted:
     """Land a worker's changes; with `only_seen`, raise `Unseen` if they differ from what the user reviewed.
 
-    `agreed`: what an earlier `Unseen` said would land, if the user wants that. `asked`: the only commit of the worker that
-    may land.
+    `agreed`: the change from an earlier `Unseen`, if the user agreed to land it. `asked`: the only commit of the worker
+    that may land.
 
     Resumes an interrupted accept. Wakes the daemon to rebase workers that are now behind.
     """
@@ -107,7 +107,7 @@ def pick(project: Project, name: str, branch: str) -> "Picked":
 
 
 def what_lands(project: Project, name: str, commit: str) -> str:
-    """The subject of the one commit that an accept would make of this one and those before it; "" if nothing lands."""
+    """What accepting this commit would land: its subject, and how many commits it squashes; "" if nothing lands."""
     from llmc.landing import merging, rules
 
     base = git.resolve(project.root.path, project.base)
@@ -119,7 +119,7 @@ def what_lands(project: Project, name: str, commit: str) -> str:
 
 
 def subject_of(project: Project, target: "Target") -> str:
-    """The subject of the commit that an undo would revert; the first line of its task if git does not know it."""
+    """The subject of the commit that an undo would revert; the first line of its prompt if git does not know it."""
     from llmc.api.views import first_line
 
     return subjects(project, [target.commit]).get(target.commit) or first_line(target.prompt)

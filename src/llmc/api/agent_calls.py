@@ -1,4 +1,4 @@
-"""What agents call: `llmc report` and `llmc hook`."""
+"""The commands that agents run: `llmc report`, `llmc hook`, and what a contained agent may ask the daemon to show."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_update(said: dict[str, Any]) -> dict[str, Any]:
-    """The options of a report: progress, decisions, questions, next steps, evidence."""
+    """The options of a report as an update: progress, decisions, questions, next steps, evidence."""
     from llmc.goals.drive.updates import flags  # slow to import
 
     update, problems = flags(**said)
@@ -29,7 +29,7 @@ def read_update(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def report(root: str | None, kind: str, text: str, *, no_changes: bool, update: dict[str, Any]) -> str:
-    """Record a report of the calling agent, in order with its hooks, and return its name."""
+    """Record a report of the calling agent, in order with its hooks, and return the agent's name."""
     said = {"kind": kind, "text": text, "no_changes": no_changes, **({"update": update} if update else {})}
     who = caller()
     if who.inbox:
@@ -42,7 +42,7 @@ def report(root: str | None, kind: str, text: str, *, no_changes: bool, update: 
 
 
 def ask(argv: list[str]) -> "Answer | None":
-    """What the daemon shows a contained agent; None if the caller is none, or asks for help."""
+    """The daemon's answer to a contained agent; None if the caller is not one, or the command needs no daemon."""
     who = caller()
     wanted = argv[0] if argv[0] == "status" else " ".join(argv[:2])
     if not who.inbox or wanted not in ("status", "tasks list", "tasks show") or {"-h", "--help"} & {*argv}:
@@ -52,13 +52,13 @@ def ask(argv: list[str]) -> "Answer | None":
             f"contained agents cannot run `llmc {wanted}` with these arguments",
             hint=f"Run `llmc {wanted} --help` for usage.",
         )
-    from llmc.sessions import requests  # only inside
+    from llmc.sessions import requests  # only contained agents need it
 
     return requests.ask(who, argv)
 
 
 def hook_command(arguments: list[str]) -> list[str]:
-    """The program that receives a hook event of the calling agent, for its own inbox only."""
+    """The command that delivers a hook event of the calling agent; refuses any inbox but its own."""
     who = caller()
     if who.kind not in (Kind.WORKER, Kind.OVERSEER):
         raise Refused(

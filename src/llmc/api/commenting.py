@@ -1,4 +1,4 @@
-"""A review with comments on lines: the diff in rows, drafts that are kept, rounds, and one request that sends them all."""
+"""Reviews with line comments: the diff as rows, saved drafts, rounds, and one request that sends all drafts."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ def page(project: Project, name: str, since: int = 0) -> Page:
 
 
 def _said(project: Project, name: str) -> list[tuple[float, str]]:
-    """What the agent said lately, each with its time."""
+    """The agent's latest messages, each with its time."""
     return [(turn.at_unix, turn.text) for turn in workers.talk(project, name) if turn.role == "assistant"]
 
 
@@ -85,9 +85,9 @@ def request(project: Project, shown: Page) -> Request | None:
 
 
 def remember(project: Project, shown: Page, *, again: bool = False) -> bool:
-    """The user has seen the change: accept warns if another one would land. Returns whether that counts as a review.
+    """Record that the user saw the change, so that accept warns if another one would land; returns whether it counts.
 
-    What changed since a round counts: they sent comments on that round. `again`: not for the first time.
+    Work so far does not count; a diff since a round does: the user commented on it. `again`: not the first look.
     """
     counts = not shown.review.so_far
     if counts:
@@ -114,7 +114,7 @@ def _since(
 
 
 def file_lines(project: Project, shown: Page, file: DiffFile) -> list[str]:
-    """The lines of a file as it would land, also those that the diff leaves out."""
+    """The lines of a file as it would land, including those that the diff leaves out."""
     return git.file_text(project.root.path, shown.review.result, file.path).split("\n")
 
 
@@ -126,7 +126,7 @@ def add(
     text: str,
     save: Save = talk.ELSEWHERE,
 ) -> Comment:
-    """A draft on a row of a file, on a whole file, or on the whole change."""
+    """Add a draft on a row of a file, on a whole file, or on the whole change."""
     anchor = None
     if file is not None:
         anchor = anchors.anchor_at(file, row) if row is not None else anchors.of_file(file)
@@ -167,7 +167,7 @@ def mark_viewed(project: Project, name: str, file: DiffFile, *, is_viewed: bool)
 
 
 def send(project: Project, name: str, general: str = "", seen: str = "") -> Receipt:
-    """Send all drafts to the worker, as one request for changes; `seen`: the key of the only one that may be sent."""
+    """Send all drafts to the worker, as one request for changes. `seen`: the key of the only one that may be sent."""
     project.store.worker(name)
     with project.worker_lock(name):
         return comments.send(project, name, general, seen)

@@ -38,7 +38,7 @@ class FleetView(Struct, frozen=True):
     #: tasks of the list, by state
     tasks: dict[str, int] = {}
     nodes: list[Node] = []
-    #: those that wait for their node, and those that it could not deliver lately
+    #: answers that wait for their node, and recent ones that it could not deliver
     answers: list[Answer] = []
 
 
@@ -63,7 +63,7 @@ def join(project: Project) -> Joined:
 
 
 def _probe(project: Project) -> list[str]:
-    """The first commits of the remote's branch. Refuse a remote on which machines cannot land safely, before anything is changed."""
+    """Refuse a remote where machines cannot land safely, before anything changes; returns its first commits."""
     own = members.membership(project)
     shared = project.shared
     assert shared is not None, f"{own.node} was not opened"
@@ -93,14 +93,14 @@ def own_node(project: Project) -> str:
 
 
 def question(project: Project, name: str, worker: str) -> str:
-    """The question of a worker on another node, with its options; refused if `answer` cannot answer it."""
+    """The question of a worker on another node, with its options; refuses one that `answer` cannot answer."""
     return sent.open_question(members.membership(project), name, worker)[1]
 
 
 def answer(project: Project, name: str, worker: str, text: str, seen: str) -> Receipt:
-    """Answer the question of a worker on another node that the user saw, and no other one.
+    """Answer a worker's question on another node, but only the question that the user saw.
 
-    `pending`: that node is away, and delivers the answer when it is back.
+    Outcome `pending`: not delivered yet; a node that is away delivers the answer when it is back.
     """
     own = members.membership(project)
     node, asked = sent.open_question(own, name, worker)
@@ -141,9 +141,9 @@ def events(
     *,
     follow: bool = False,
 ) -> Iterable[dict[str, Any]]:
-    """The main events of all nodes, oldest first; of one worker, which is here unless its node is named.
+    """The main events of all nodes, or of one worker (on this node unless its name includes one), oldest first.
 
-    `lines`: only the last N of the existing ones. `follow`: wait for new ones.
+    `lines`: only the last N existing events. `follow`: wait for new ones.
     """
     own = members.membership(project)
     wanted = worker if worker is None or "/" in worker else full_name(own.node, worker)
@@ -153,7 +153,7 @@ def events(
 
 
 def own_worker(given: str | None, name: str) -> str:
-    """NODE/WORKER of this node without the node; any other name as it is."""
+    """Strip this node's name from NODE/WORKER; any other name stays as it is."""
     try:
         return own_name(members.membership(open_project(given)).node, name)
     except LlmcError:
@@ -161,7 +161,7 @@ def own_worker(given: str | None, name: str) -> str:
 
 
 def not_here(given: str | None, error: UnknownWorker, command: Sequence[str]) -> NotFound:
-    """An unknown worker, with the node that has it. Asks the database, in a fleet only."""
+    """The error for an unknown worker. In a fleet, asks the database which node has the worker."""
     try:
         project = open_project(given)
         if not project.config.fleet.database:

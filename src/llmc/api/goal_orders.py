@@ -1,6 +1,6 @@
 """Commands that change goals: create, plan, pause, set the status of a plan item, answer a question, run a tick.
 
-Each takes the store's own locks. Workers learn of a change at the next tick: `settle`.
+Each takes the store's own locks. Workers see a change at the next tick; without a daemon, `settle` runs one.
 """
 
 import time

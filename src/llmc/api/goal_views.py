@@ -60,7 +60,7 @@ class GoalsStatus(msgspec.Struct, frozen=True):
 
 
 def known(root: str | None) -> list[GoalView]:
-    """For completion: empty if they cannot be read."""
+    """All goals, for completion; empty if they cannot be read."""
     try:
         with open_store(open_project(root)).reading() as found:
             return found.views()
@@ -125,14 +125,14 @@ def inbox(project: Project) -> list[Question | Asking]:
 
 
 def _asking(project: Project, item: Item) -> Asking:
-    """As the attention list has it; the options apart, where `answer` takes their numbers."""
+    """The question as in the attention list, but with separate options if `answer` takes their numbers."""
     listed = Asking(item.who, item.since_unix, item.text, (), item.next)
     if not item.next.startswith("llmc answer "):
         return listed
     try:
         text, options = question_of(project, item.who)
     except LlmcError:
-        return listed  # it was answered in this moment
+        return listed  # it was just answered
     return msgspec.structs.replace(listed, text=text, options=options)
 
 

@@ -78,7 +78,7 @@ def untrusted(project: Project, *, asked: bool) -> Untrusted | None:
 
 
 def trust(which: Untrusted) -> None:
-    """Add them to the client's configuration. Only with the user's consent."""
+    """Add the directories to the client's configuration. Only with the user's consent."""
     for place in which.places:
         which.file.add(place)
 
@@ -114,6 +114,6 @@ def settings(project: Project) -> dict[str, object]:
 
 
 def open_tasks(project: Project) -> int:
-    """Open tasks in the list; a root created again at the same path has the same list."""
+    """How many open tasks the list has; a root recreated at the same path has the same list."""
     tasks = source_of(project).listing().tasks.values()
     return sum(task.status is not TaskStatus.COMPLETED for task in tasks)

@@ -1,4 +1,4 @@
-"""The night as data: the digest with what a chart needs of it. The sums are the digest's own numbers. Pure but for `night`."""
+"""The digest as data for charts: landings, costs and a lane for each worker over time. Pure except for `night`."""
 
 import math
 from collections.abc import Iterable
@@ -15,18 +15,18 @@ from llmc.reports import digest
 from llmc.reports.digest import clock_of as clock_of
 from llmc.reports.rules.digest_parts import Digest
 
-#: a period is drawn in the first of these steps, in seconds, that is not too short for it
+#: step lengths: a period uses the first one that needs at most `MOST_STEPS` steps
 STEPS_S = (300.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 MOST_STEPS = 48
-#: a part of a step at the end that is not drawn as a step of its own: what the digest itself took
+#: a shorter part of a step at the end is not drawn: it is the time that the digest itself took
 LEAST_STEP = 0.05
 
 
 class Span(Struct, frozen=True):
-    """What a worker did for a while."""
+    """A time in which a worker's state did not change."""
 
     worker: str
-    #: `works`, `asks`, `landing`, `idle` or `offline`: the name of a look
+    #: `works`, `asks`, `idle`, `broken` or `offline`: the name of a look
     state: str
     start_unix: float
     end_unix: float
@@ -42,15 +42,15 @@ class Night(Struct, frozen=True):
     #: in each step; the sums are `len(digest.accepted)` and `len(digest.undone)`
     landed: tuple[int, ...]
     undone: tuple[int, ...]
-    #: known dollars in each step
+    #: known dollars in each step; the digest also counts what its attempts cost before the period
     cost: tuple[float, ...]
-    #: by worker, in order of time
+    #: by worker, oldest first
     lanes: dict[str, tuple[Span, ...]]
     version: int = VERSION
 
 
 def night(project: Project, since: float | None = None) -> Night:
-    """The night since a time, else since the user last looked."""
+    """The period since a time, by default since the user last read the digest."""
     found = digest.report(project, since)
     rows = EventLog(str(project.root.events)).since(found.since_unix)
     return night_of(found, rows, now_unix())
@@ -108,7 +108,7 @@ _STATES = {
 
 
 def lanes_of(rows: Iterable[Row], since: float, until: float) -> dict[str, tuple[Span, ...]]:
-    """A lane for each worker whose status changed in the period; equal neighbours are one span."""
+    """A lane for each worker whose status changed in the period; equal neighbors become one span."""
     lanes: dict[str, list[Span]] = {}
     state: dict[str, tuple[str, float]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a front end orders, each with the command line for it and its receipt: `api/` does it, this says it. Runs in a thread."""
+"""Actions of front ends: each as a command line, and an operation that runs in a thread and returns its outcome."""
 
 from llmc.api import acceptance, commenting, workers
 from llmc.api.acceptance import NotAsked, Unseen, Waiting
@@ -11,7 +11,7 @@ from llmc.base.text import printable, shortened
 
 
 def guarded(command: str, act: Act) -> Act:
-    """The operation; an error becomes what is said."""
+    """Wrap an operation so that an error becomes its outcome."""
 
     def run(show: Show) -> Said:
         try:
@@ -45,7 +45,7 @@ def start(project: Project, name: str | None, text: str) -> tuple[str, Act]:
 
 
 def answer(project: Project, name: str, text: str, seen: str = "") -> tuple[str, Act]:
-    """Answer a worker; NODE/WORKER is on another node, and gets the answer only to the question that the user saw."""
+    """Answer a worker. NODE/WORKER is on another node; it gets the answer only if it still asks the question `seen`."""
     command = command_line("answer", name, text)
     node, _, worker = name.rpartition("/")
 
@@ -61,7 +61,7 @@ def answer(project: Project, name: str, text: str, seen: str = "") -> tuple[str,
 
 
 def hold(project: Project, name: str, held: bool | None = None) -> tuple[str, Act]:
-    """Put it on hold or release it; None: whichever it is not now, for a key that stands for both."""
+    """Put a worker on hold or release it; None toggles, for a key that does both."""
     command = command_line("release" if held is False else "hold", name)
 
     def act(show: Show) -> Said:
@@ -87,7 +87,7 @@ def add(project: Project, name: str) -> tuple[str, Act]:
 
 
 def accept(project: Project, name: str, commit: str, *, only_seen: bool = False) -> tuple[str, Act]:
-    """`commit`: what the user was asked about; another one is not landed, nor with `only_seen` one that was reviewed before it changed."""
+    """Land only `commit`, which the user confirmed. `only_seen`: refuse a change other than the reviewed one."""
     command = command_line("accept", name, "--yes")
 
     def act(show: Show) -> Said:
@@ -132,7 +132,7 @@ def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
 
 
 def request(project: Project, name: str, general: str, seen: str = "") -> tuple[str, Act]:
-    """All drafts as one request for changes; `seen`: the key of the prompt that the user saw, and no other one."""
+    """Send all drafts as one request for changes. `seen`: the key of the only prompt that may be sent."""
     command = command_line("reject", name, *([general] if general else ["--comments"]))
 
     def act(show: Show) -> Said:
@@ -151,12 +151,12 @@ def _receipt(command: str, receipt: Receipt, more: str = "") -> Said:
 
 
 def note_sign_in(project: Project, by: str) -> None:
-    """Record who signed in to the web page: a stolen link shows."""
+    """Record who signed in to the web page, so that the use of a stolen link shows."""
     with project.store.transaction() as tx:
         tx.emit("web_signed_in", by=by)
 
 
 def note(project: Project, worker: str, command: str, by: str) -> None:
-    """Record who ordered something from a browser, before it is done."""
+    """Record a command from a browser, and who sent it, before it runs."""
     with project.store.transaction() as tx:
         tx.emit("web_ordered", worker=worker or None, command=shortened(printable(command), 400), by=by)

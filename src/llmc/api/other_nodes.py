@@ -1,4 +1,4 @@
-"""The other nodes of the fleet for every screen, from what the daemon saw with its last heartbeat: no query of its own."""
+"""The other nodes of the fleet, for screens: as the daemon saw them at its last heartbeat, without another query."""
 
 from collections.abc import Collection
 
@@ -10,16 +10,16 @@ from llmc.records.items import counts
 from llmc.records.statuses import Status
 from llmc.repo.project import Project
 
-#: of a node that does not simply work
+#: the look of a node by its state; any other node shows whether its workers are busy
 _LOOKS = {"draining": "held", "silent": "broken", "down": "offline"}
 
 
-#: statuses that say what a worker waits for
+#: statuses that show what a worker waits for
 WAITING = (Status.NEEDS_INPUT, Status.NEEDS_REVIEW)
 
 
 def others(project: Project, now: float, known: Collection[str]) -> Others | None:
-    """None if this root is in no fleet, or has seen no other nodes yet. `known`: keys of what needs the user here."""
+    """The other nodes; None if this root is in no fleet or has seen none yet. `known`: keys of the items here."""
     fleet = project.config.fleet
     seen = sightings.remembered(project.root) if fleet.database else None
     return others_of(seen, now, fleet.lease_secs, known) if seen is not None else None

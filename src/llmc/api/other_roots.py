@@ -1,6 +1,6 @@
-"""The roots of this user beside the one on the screen: how many need you in each, live.
+"""The user's roots other than the one on the screen: a live count of what needs the user in each.
 
-Each has a calm subscription: no screen is captured, and a busy root is looked at every two seconds.
+Their subscriptions are slow: they capture no screens, and look at a busy root every two seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,9 @@ from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
 from llmc.api.views import Counts
 from llmc.base.errors import LlmcError
 
-#: the least time between two looks at a root
+#: minimum time between two looks at a root
 PAUSE_S = 2.0
-#: without any change
+#: time between two looks if nothing changes
 REST_S = 60.0
 
 
@@ -29,7 +29,7 @@ class RootSeen(Struct, frozen=True):
 
 
 class OtherRoots:
-    """Follows some roots, and tells each change to one listener, in threads of their own."""
+    """Follows several roots, each in its own thread, and reports their changes to one listener."""
 
     def __init__(self, listener: Callable[[RootSeen], None]) -> None:
         self._listener = listener
@@ -62,7 +62,7 @@ class OtherRoots:
         return hear
 
     def stop(self) -> None:
-        """End them soon; a root that is slow to read holds up nobody."""
+        """Stop following all roots, without waiting for one that is slow to read."""
         self._ended = True
         for subscription in self._subscriptions:
             subscription.end()

@@ -44,7 +44,7 @@ def has_commits(project: Project, ref: str) -> bool:
     try:
         return not git.is_ancestor(project.root.path, ref, project.base)
     except ToolFailed:
-        return True  # the clone lost its default branch: then everything may be only there
+        return True  # the clone lost its default branch, so the commits may be nowhere else
 
 
 def show(project: Project, ref: str) -> tuple[Entry, str]:

@@ -36,7 +36,7 @@ def diff(project: Project, shown: Review, *options: str, env: dict[str, str] | N
 
 
 def _where(project: Project, shown: Review) -> list[str]:
-    """In the clone, with the user's own settings and programs, and the attributes of the base: the agent's could hide a file."""
+    """Git options for the clone: the user's settings, but the base's attributes, as the agent's could hide a file."""
     place = merging.attributes_of(project, shown.base)
     return ["-C", str(place), f"--git-dir={project.root.path}/.git", f"--work-tree={place}"]
 
@@ -49,7 +49,7 @@ def commit_text(project: Project, commit: str) -> str:
 
 
 def open_difftool(project: Project, shown: Review, command: str) -> None:
-    """Show it in an external program, and wait for that."""
+    """Show the change in an external program, and wait until it exits."""
     args = [
         *_where(project, shown),
         "difftool",

@@ -41,7 +41,7 @@ def auto_runs(project: Project) -> bool:
 
 
 def workers_in_use(project: Project) -> list[str]:
-    """All workers but those of auto mode that its daemon does not drive: they are left from an earlier run."""
+    """All workers, without auto workers that the daemon does not drive: those are left over from an earlier run."""
     facts = _of_daemon(project)
     return [
         one.name for one in project.store.read().workers.values() if not one.auto or facts.drives(one.name)
@@ -49,7 +49,7 @@ def workers_in_use(project: Project) -> list[str]:
 
 
 def _of_daemon(project: Project) -> Facts:
-    """What the status says of the daemon."""
+    """The facts about the daemon, as in `status`."""
     from llmc.records.sight import registration  # few commands ask
 
     return Facts(now_unix(), running=project.daemon_runs(), daemon=registration(project.root.path))
@@ -107,7 +107,7 @@ def name_old_tasks(root: Root) -> None:
 
 
 def new_source_problem(root: Root) -> str:
-    """After a change of the configuration: fetch from the source; returns why that fails, and the fix."""
+    """After a change of the configuration: fetch from the source; returns why it is missing, and the fix."""
     from llmc.repo import provision, sources  # few commands change the configuration
 
     try:

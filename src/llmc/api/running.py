@@ -1,4 +1,4 @@
-"""The fleet: up, down, and the supervisor."""
+"""Start and stop the fleet: `up`, `down`, and the supervisor."""
 
 import os
 import shlex
@@ -126,7 +126,7 @@ def _tell_of_source(project: Project, tell: Tell) -> None:
 
 
 def _tell_of_containment(project: Project, tell: Tell) -> None:
-    """Say that agents run uncontained because this machine cannot contain them; with "on" they do not start at all."""
+    """Warn of uncontained agents or checks if this machine cannot contain them; with "on", agents do not start."""
     config = project.config
     of_agents = "auto" in (config.defaults.sandbox, *map(config.sandbox_of, config.workers))
     if not of_agents and config.checks != "auto":

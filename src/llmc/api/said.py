@@ -1,4 +1,4 @@
-"""An order from a screen: the command as one could have typed it, and what came of it. Pure."""
+"""An action from a screen: the command that the user could have typed, and its outcome. Pure."""
 
 import shlex
 from collections.abc import Callable
@@ -8,31 +8,31 @@ from msgspec import Struct
 from llmc.base.errors import LlmcError
 from llmc.records.items import command_in as command_in
 
-#: how an outcome is coloured
+#: how an outcome is colored
 GOOD, BAD, PLAIN = "good", "bad", "plain"
 
 
 class Said(Struct, frozen=True):
-    """One action and what came of it."""
+    """One action and its outcome."""
 
-    #: as one could type it
+    #: as the user could type it
     command: str
     #: the receipt, the error, or the result, in one line
     outcome: str
     at_unix: float
     tone: str = PLAIN
-    #: more of it, for the log
+    #: details, for the log
     detail: str = ""
 
 
 #: shows a step while an operation runs
 Show = Callable[[str], None]
-#: an operation: what it says at its end
+#: an operation; returns its outcome
 Act = Callable[[Show], Said]
 
 
 def command_line(*words: str) -> str:
-    """A command, quoted as a shell wants it."""
+    """A command line, quoted for the shell."""
     return "llmc " + " ".join(shlex.quote(word) for word in words)
 
 

@@ -1,4 +1,4 @@
-"""The current status, waiting for a status, and the events of a root. Scripts call these all the time.
+"""The status of a root, waiting for a status, and events: the hot commands, which scripts run all the time.
 
 Reads plain data with the standard library. Raises `Unreadable` on any problem; api/roots.py reports what is wrong.
 """
@@ -31,7 +31,7 @@ class Unreadable(Exception):
 
 
 def find_root(given: str | None) -> str:
-    """The root, as every command finds it; click reports what is wrong."""
+    """The root, as every command finds it. Raises `Unreadable`; the click command then reports what is wrong."""
     try:
         cwd = os.path.realpath(".")
         chosen = trust.choose(
@@ -73,7 +73,7 @@ def status(root: str) -> Raw:
 def status_for_people(project: "Project", known: dict[str, str] | None = None) -> "Page":
     """The same, with commit subjects and next commands. Raises an error if the state cannot be read.
 
-    `known`: subjects by commit, for a caller who asks again and again; new ones are added.
+    `known`: a cache of subjects by commit, for repeated calls; new ones are added.
     """
     from msgspec.structs import asdict
 

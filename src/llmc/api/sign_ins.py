@@ -1,8 +1,8 @@
 """Who may use the web page: browsers that signed in with a link, in `.llmc/web.json`.
 
-Links and cookies carry 256 random bits; the file has only their hashes, since every agent runs as the same user and can
-read it. A link works once. A cookie knows no ports, and would be sent to every other server of this machine: so it is
-for one path only, as secret as the cookie itself, under which this browser finds the page.
+Links and cookies carry 256 random bits. The file has only their hashes: every agent runs as the same user and can read
+it. A link works once. A cookie is not bound to a port, so browsers would send it to every server on this machine.
+Therefore it is valid for one path only, which is as secret as the cookie; that browser finds the page there.
 """
 
 import hashlib
@@ -24,25 +24,25 @@ from llmc.config.paths import Root
 LOCK_S = 10.0
 #: how long a link works
 LINK_S = 600.0
-#: links that are open at the same time
+#: how many links may be open at the same time
 MOST_LINKS = 8
-#: browsers; the one that was not seen for longest is signed out
+#: how many browsers may be signed in; after that, the one not seen for longest is signed out
 MOST_BROWSERS = 50
 #: `seen_unix` is written this often
 SEEN_S = 3600.0
-#: a browser that was not seen for so long is signed out
+#: a browser that was not seen for this long is signed out
 KEPT_S = 180 * 86400.0
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A link that was not used yet."""
+    """An unused link."""
 
     hash: str
     until_unix: float
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """What proves a browser: the first part of its addresses, and the cookie for it."""
+    """What identifies a browser: the first part of its addresses, and the cookie for that path."""
 
     place: str
     cookie: str
@@ -57,7 +57,7 @@ class Browser(msgspec.Struct, frozen=True):
 
     #: of its `Secret`
     hash: str
-    #: as its user agent calls itself, such as `iPhone`
+    #: from its user agent, such as `iPhone`
     name: str
     since_unix: float
     seen_unix: float
@@ -66,25 +66,25 @@ class Browser(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True):
     links: tuple[Link, ...] = ()
     browsers: tuple[Browser, ...] = ()
-    #: where the server answers, the best for a phone first
+    #: the URLs of the server, the best one for a phone first
     serves: tuple[str, ...] = ()
 
 
 class SignIns:
     def __init__(self, root: Root) -> None:
         self._root, self._file = root, str(root.private / "web.json")
-        #: the file as it was read last, and what it was then
+        #: the file's inode, times and size when it was last read, and its contents
         self._known: tuple[tuple[int, ...], _File] | None = None
 
     def serves(self, urls: tuple[str, ...]) -> None:
-        """Remember where the server answers."""
+        """Remember the URLs of the server."""
         self._change(lambda file: replace(file, serves=urls))
 
     def serving(self) -> tuple[str, ...]:
         return self._read().serves
 
     def new_link(self) -> str:
-        """The secret of a new link."""
+        """Create a link; returns its secret."""
         secret, now = secrets.token_urlsafe(32), now_unix()
 
         def add(file: _File) -> _File:
@@ -144,7 +144,7 @@ class SignIns:
         self._change(note)
 
     def sign_out(self, browser: Browser | None = None) -> int:
-        """Forget a browser, else every browser and link; returns how many browsers."""
+        """Sign out one browser, or else every browser and link; returns how many browsers."""
         gone = 0
 
         def forget(file: _File) -> _File:
@@ -162,7 +162,7 @@ class SignIns:
 
     def _read(self) -> _File:
         try:
-            info = os.lstat(self._file)  # for every message of every stream
+            info = os.lstat(self._file)  # this runs for every message of every stream
             is_now = (info.st_ino, info.st_mtime_ns, info.st_ctime_ns, info.st_size)
             if self._known is None or self._known[0] != is_now:
                 self._known = (is_now, msgspec.json.decode(read_given(Path(self._file)), type=_File))

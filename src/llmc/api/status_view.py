@@ -22,7 +22,7 @@ class Page(NamedTuple):
     now: float
     daemon_runs: bool
     goals_enabled: bool
-    #: the goals in numbers, as of the last tick, and how that ended
+    #: the last tick: its result, and the goals in numbers
     goals: Raw | None
 
 
@@ -64,7 +64,7 @@ def auto_view(state: Raw, daemon: Raw, facts: Facts) -> Raw | None:
 
 
 def overseer_view(record: Mapping[str, Any] | None, running: bool, now: float) -> Raw | None:
-    """`record` is overseer.json; a supervisor without its lock has ended, whatever it says. None: there was none."""
+    """The supervisor as in overseer.json, or None. Without its lock it has ended, whatever the file says."""
     if record is None:
         return None
     daemon = record.get("daemon") if running else None

@@ -1,8 +1,7 @@
-"""One subscription to a root, for every live screen: pushed by the files that change, with or without a daemon.
+"""A subscription to a root, for live screens: changed files trigger each update, with or without a daemon.
 
-The state, the event log and the records beside them are replaced or appended to on every change, so watches on their
-directories are the whole signal; nothing is polled. What is watched is part of the subscription: a screen is captured only
-while someone looks at it.
+Every change replaces the state or a record beside it, or appends to the event log, so it is enough to watch their
+directories. Facts outside our files are read every `REST_S`. A screen is captured only while the user looks at it.
 """
 
 import contextlib
@@ -33,15 +32,15 @@ from llmc.repo.project import Project, subjects
 if TYPE_CHECKING:
     from llmc.api.status_view import Page
 
-#: changes within this time are one change
+#: changes within this time count as one
 GATHER_S = 0.08
-#: the least time between two looks at the fleet
+#: minimum time between two looks at the fleet
 PAUSE_S = 0.25
-#: without any change: ages and facts outside our files (a terminal that attaches, the disk) are looked at this often
+#: time between two looks if nothing changes: for ages and facts outside our files (an attached terminal, the disk)
 REST_S = 5.0
-#: the least time between two captures of a screen, while its agent works
+#: minimum time between two captures of a screen
 SCREEN_S = 0.25
-#: while its agent rests
+#: the same, while every watched screen has a problem, such as an agent that has exited
 SCREEN_REST_S = 1.0
 #: how many events a new subscriber gets
 EVENTS = 200
@@ -60,7 +59,7 @@ class EventLine(Struct, frozen=True):
 
 
 class Screen(Struct, frozen=True):
-    """The screen of an agent, with its colours as SGR sequences."""
+    """The screen of an agent, with its colors as SGR sequences."""
 
     worker: str
     at_unix: float
@@ -70,7 +69,7 @@ class Screen(Struct, frozen=True):
 
 
 class FleetSeen(Struct, frozen=True):
-    """The fleet changed; at first, the fleet as it is."""
+    """The fleet changed; the first one is the current fleet."""
 
     fleet: Fleet
 
@@ -88,7 +87,7 @@ class ScreenSeen(Struct, frozen=True):
 
 
 class Trouble(Struct, frozen=True):
-    """The root cannot be read now; the subscription goes on. An empty text: it can be read again."""
+    """The root cannot be read now; the subscription keeps trying. An empty text: it can be read again."""
 
     text: str
 
@@ -98,9 +97,9 @@ Listener = Callable[[Change], None]
 
 
 class Subscription:
-    """Follows a root in a thread of its own, and tells every change to one listener, in that thread.
+    """Follows a root in its own thread, and reports every change to one listener, in that thread.
 
-    Changes before there is a listener are kept for it.
+    Without a listener, changes are kept until there is one.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Subscription:
         self._seq = 0
         self._known: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
-        #: commits with more files than llmc reads, which takes git long to find out
+        #: commits with more changed files than llmc reads; remembered because git takes long to find out
         self._uncounted: set[str] = set()
         self._landed: list[Row] = []
         self._watches: dict[Path, Watch] = {}
@@ -139,7 +138,7 @@ class Subscription:
         return self
 
     def listen(self, listener: Listener) -> list[Change]:
-        """Tell every change from now on to this listener; returns the changes before."""
+        """Report every change from now on to this listener; returns the changes kept until now."""
         with self._hand_over:
             self._listener = listener
             untold, self._untold = self._untold, []
@@ -153,24 +152,24 @@ class Subscription:
         self._listener(change)
 
     def end(self) -> None:
-        """End it soon."""
+        """Stop soon; does not wait."""
         self._ended = True
         self.look_again()
 
     def stop(self) -> None:
-        """End it, and wait until nothing more is told."""
+        """Stop, and wait up to 10 seconds until nothing more is reported."""
         self.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(10)
 
     def look_again(self) -> None:
-        """Look now, also where nothing changed."""
+        """Look now, even if nothing changed."""
         with self._hand_over, contextlib.suppress(BlockingIOError):
             if self._write_fd >= 0:
                 os.write(self._write_fd, b".")
 
     def watch_screens(self, *workers: str) -> None:
-        """Capture the screens of these workers from now on, and no other."""
+        """Capture the screens of these workers from now on, and no others."""
         wanted = frozenset(workers)
         if wanted != self._watched:
             self._watched = wanted
@@ -200,7 +199,7 @@ class Subscription:
                 self._write_fd = -1
 
     def _look(self) -> bool:
-        """Read what changed; returns whether to look again soon. Whatever fails is said, and tried again later."""
+        """Read what changed; returns whether to look again soon. Reports an error, and tries again at the next look."""
         try:
             soon = self._watch_directories()
             self._reader = self._reader or self._new_reader()
@@ -213,13 +212,13 @@ class Subscription:
         return soon
 
     def _new_reader(self) -> LogReader:
-        """From the start of the day; after trouble, from the last event that was told."""
+        """A reader from the start of the day; after trouble, from the last reported event."""
         return self._log.reader_after(self._seq) if self._seq else self._log.reader(_midnight(now_unix()))
 
     def _watch_directories(self) -> bool:
-        """Watch the directories whose files say that something changed; returns whether one is new.
+        """Watch the directories that changes are written to; returns whether one is new.
 
-        An inbox comes with its worker.
+        They include the inbox of each worker.
         """
         root = self._project.root
         inboxes = [root.inbox / name for name in self._workers]
@@ -242,9 +241,9 @@ class Subscription:
         return max(0.0, until - now)
 
     def _wait(self, wait_s: float) -> bool:
-        """Whether something changed, or someone wants a look."""
+        """Wait; returns whether something changed, or `look_again` was called."""
         watches = list(self._watches.values())
-        poll = select.poll()  # `select` knows no file above 1,023, and a server with many browsers has those
+        poll = select.poll()  # `select` fails above file 1,023, and a server with many browsers has those
         for fd in (self._read_fd, *(watch.fileno() for watch in watches)):
             poll.register(fd, select.POLLIN)
         ready = poll.poll(wait_s * 1000)
@@ -339,7 +338,7 @@ class Subscription:
 
 
 def capture(project: Project, workers: Sequence[str]) -> list[Screen]:
-    """The screens of these workers' agents now: two calls of tmux, however many they are."""
+    """The current screens of these workers' agents, with two calls of tmux in total."""
     at = now_unix()
     try:
         records = project.store.read().workers

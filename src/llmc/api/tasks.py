@@ -58,7 +58,7 @@ class TaskBoard(Struct, frozen=True):
         return ""
 
     def maker(self, task: Task) -> dict[str, str]:
-        """The worker that created it, and the task it was working on. A file without a row is from an older llmc."""
+        """The worker that created it, and the task it was working on. An older llmc wrote this only into the task."""
         made = self.books.made.get(self.found.key(task.id))
         if made is None:
             return {key: str(value) for key, value in task.made_by.items()}
@@ -113,13 +113,13 @@ def releasable(project: Project, found: TaskBoard) -> Collection[str]:
 
 
 def stopped(project: Project) -> Item | None:
-    """Why nothing finishes the open tasks, as `status` says it; None if auto mode, another node or someone else may."""
+    """Why nothing finishes the open tasks, as in `status`; None if auto mode or another node, root or client may."""
     found = raising.without_auto(project)
     return None if found is None or _is_at_work_elsewhere(project) else found
 
 
 def _is_at_work_elsewhere(project: Project) -> bool:
-    """Another node of the fleet is up, or a task is claimed by another root or a client."""
+    """Whether another node of the fleet is running, or another root or a client has claimed a task."""
     if project.config.fleet.database:
         from llmc.fleet import nodes  # most roots work alone
 
@@ -153,7 +153,7 @@ def import_list(project: Project, directory: Path) -> list[Task]:
 
 
 def follow_files(project: Project, directory: Path) -> Iterator[list[Task]]:
-    """The same as files appear, until the user stops it; yields what was added."""
+    """Like `import_list`, but goes on as files appear, until the user stops it; yields what was added."""
     return list_files.follow(source_of(project), directory)
 
 
@@ -163,6 +163,6 @@ def export(project: Project, directory: Path) -> list[Task]:
 
 
 def import_files(project: Project, paths: Iterable[Path], *, again: bool) -> Imported:
-    """Import tasks from Markdown files and directories, all or none; unchanged files only once, but for `again`."""
+    """Import tasks from Markdown files and directories, all or none; skips tasks already in the list unless `again`."""
     drafts = task_list.read_drafts(paths)
     return task_list.import_all(source_of(project), drafts, again=again)

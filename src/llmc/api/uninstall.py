@@ -60,7 +60,7 @@ class Done(Struct, frozen=True):
 
 def work_in(project: Project) -> list[Work]:
     """All unlanded work, which would be lost with the root."""
-    with contextlib.suppress(LlmcError):  # if the source is unreachable, more looks unlanded than is
+    with contextlib.suppress(LlmcError):  # if the source is unreachable, some landed work is listed too
         provision.refresh_base(project)
     workers = project.store.read().workers
     found = [work for record in workers.values() for work in _of_worker(project, record)]
@@ -89,7 +89,7 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
 
 
 def _save_worker(record: WorkerRecord, uncommitted: bool) -> str:
-    """The first command that saves its work; a reset works in every status, and takes uncommitted files too."""
+    """The first command that saves its work; a reset works in every status, and saves uncommitted files too."""
     if record.accept is not None:
         return f"llmc accept {record.name}"
     if uncommitted or record.assignment is not None or record.status not in CAN_PICK:
@@ -184,7 +184,7 @@ def refuse_in_use(project: Project) -> None:
 def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
     """Stop everything, remove entries outside the root, then the root.
 
-    With `keep`, saves its work; also if an agent created some in the meantime, unless `discard`.
+    With `keep`, saves the work in it. Also saves work that an agent created in the meantime, unless `discard`.
     """
     refuse_in_use(project)
     control.stop(project, force=False)
@@ -212,7 +212,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
 
 
 def next_root(project: Project) -> Path | None:
-    """The root that commands in a local source use without this one: the one it names, else its newest other one."""
+    """The root that commands in a local source use without this one: as its git config says, else its newest other."""
     source = Path(project.source)
     if not source.is_dir():
         return None
@@ -249,7 +249,7 @@ def _take_back_outside(project: Project) -> list[str]:
 
 
 def _names(source: Path, root: Path) -> bool:
-    """Whether the repository names this root, and not a later one."""
+    """Whether the git config of the repository names this root, and not a later one."""
     named = git.config_get(source, "llmc.root")
     return named is not None and trust.real(named) == str(root)
 

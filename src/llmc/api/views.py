@@ -1,6 +1,6 @@
-"""What every screen shows, as data: the fleet, its items and landings, and one worker. Pure, typed and versioned.
+"""The fleet as data for every screen: its workers, items, landings and other nodes. Pure, typed and versioned.
 
-The numbers and names are those of `status --json` and the attention list; a screen only draws them.
+Numbers and names come from `status --json` and the attention list; a screen only draws them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from llmc.landing.accept_journal import STEPS
 from llmc.records.items import UP, Raw, counts
 from llmc.records.statuses import AT_WORK, FREE
 
-#: of every view here; a field that changes its meaning raises it
+#: of every view here; raised when a field changes its meaning
 VERSION = 1
 
 
 class Look(Struct, frozen=True):
-    """How a status looks: a glyph, its ASCII form, and the word. Colours are the screens' own."""
+    """How a status looks: a glyph, its ASCII form, and the word. Each screen has its own colors."""
 
     name: str
     glyph: str
@@ -75,7 +75,7 @@ class Row(Struct, frozen=True):
     look: Look
     since_unix: float
     task: str
-    #: one fact worth the right edge: the step of a landing, the reason of a status
+    #: a short note for the right edge, such as the step of a landing
     fact: str
     auto: bool
     held: bool
@@ -118,7 +118,7 @@ class Health(Struct, frozen=True):
 
     @property
     def is_bad(self) -> bool:
-        """The daemon is not running, and not because its work is finished."""
+        """Whether the daemon is not running, unless auto mode finished."""
         return not self.daemon and self.auto != "finished"
 
 
@@ -136,12 +136,12 @@ class There(Struct, frozen=True):
     """A worker of another node, or something there that needs the user."""
 
     who: str
-    #: of a worker; "" if it is none
+    #: "" if it is not a worker
     status: str
     look: Look
     #: why it needs the user; "" if it does not
     sentence: str
-    #: commands as they are typed here; "" if there is none
+    #: commands to run on this node; "" if there is none
     next: str
     attach: str
     #: what a worker asks, if it can be answered from here
@@ -157,18 +157,18 @@ class OtherNode(Struct, frozen=True):
     #: `up`, `draining`, `down` or `silent`
     state: str
     look: Look
-    #: when it was last heard
+    #: when it was last heard from
     seen_unix: float
-    #: of llmc and of the client
+    #: the versions of llmc and of the client
     version: str
     client: str
     #: how many workers it has, and how many of them are at work
     workers: int
     busy: int
-    #: what needs the user first, then those at work
+    #: what needs the user, then the busy workers, then the others
     there: tuple[There, ...]
     need: int
-    #: opens its screen, as it is typed here
+    #: opens its screen from this node
     command: str
 
 
@@ -178,12 +178,12 @@ class Others(Struct, frozen=True):
     #: this node
     node: str
     at_unix: float
-    #: this was long ago: what they do now is unknown
+    #: that was long ago: what they do now is unknown
     stale: bool
     nodes: tuple[OtherNode, ...]
-    #: how many nodes there are besides those
+    #: how many more nodes there are
     more: int
-    #: how many things there need the user
+    #: how many items on them need the user
     need: int
 
 
@@ -198,7 +198,7 @@ class Fleet(Struct, frozen=True):
     items: tuple[Item, ...]
     #: every worker, by name; the lists below name them
     rows: dict[str, Row]
-    #: with an item that counts, blocked first; then those at work; then the rest
+    #: workers with an item that counts, most urgent first; the other workers at work; the rest
     needs: tuple[str, ...]
     working: tuple[str, ...]
     idle: tuple[str, ...]
@@ -215,7 +215,7 @@ def fleet_of(
     changed: Mapping[str, tuple[int, int]] | None = None,
     others: Others | None = None,
 ) -> Fleet:
-    """The fleet from `status --json` for people. `changed`: lines added and deleted, by commit."""
+    """The fleet from the view of `status_for_people`. `changed`: lines added and deleted, by commit."""
     names = {worker["name"] for worker in view["workers"]}
     items = tuple(_item(item, names) for item in view["attention"])
     asks: dict[str, Item] = {}
@@ -311,7 +311,7 @@ _LOOK_OF_STATUS = {
 
 
 def look_of_status(status: str) -> Look:
-    """The look of a worker of which only the status is known."""
+    """The look of a worker if only its status is known."""
     return LOOKS[_LOOK_OF_STATUS.get(status, "asks")]
 
 

@@ -1,4 +1,4 @@
-"""The process of the web server: one for each root, known by the lock that it holds."""
+"""The web server process: one for each root, identified by the lock that it holds."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ STOP_S = 10.0
 
 @contextlib.contextmanager
 def serving(project: Project) -> Iterator[None]:
-    """Held while this process serves the page."""
+    """Hold the lock of the web server; refuses if another process has it."""
     with locks.attempt(project.root.lock("web-server"), Rank.WEB_SERVER) as is_ours:
         if not is_ours:
             raise Refused(
@@ -32,14 +32,14 @@ def serving(project: Project) -> Iterator[None]:
 
 
 def pid_of(project: Project) -> int | None:
-    """The process that serves the page; None if it is not running."""
+    """The pid of the web server; None if it is not running."""
     lock = project.root.lock("web-server")
     pid = locks.signer(lock)
     return pid if pid is not None and locks.holds(pid, lock) else None
 
 
 def start(project: Project, arguments: list[str]) -> int:
-    """Start `llmc web` in the background; returns its pid once it answers."""
+    """Start `llmc web` in the background; returns its pid once it answers, or after `START_S`."""
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "web", "--no-link", *arguments]
     process, begin = control.spawn(project, argv, os.environ)
     wait_until(

@@ -47,7 +47,7 @@ class Question(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Tells this question from the next one of the same worker."""
+        """Distinguishes this question from the next one of the same worker."""
         return sha256("\0".join((self.text, *self.options)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -73,7 +73,7 @@ class Terminal(Struct, frozen=True):
 
     @property
     def leave(self) -> str:
-        """The keys that lead back from it."""
+        """The keys that leave the terminal."""
         return f"{self.prefix} L" if self.switches else detach_keys(self.prefix, self.outer_prefix)
 
 
@@ -147,7 +147,7 @@ def message(project: Project, name: str, text: str) -> tuple[Receipt, bool]:
 
 
 def question(project: Project, name: str) -> Question:
-    """The question of a worker; refused if `answer` cannot answer it."""
+    """The question of a worker; refuses one that `answer` cannot answer."""
     return Question(*answering.question_of(project, name))
 
 
@@ -157,7 +157,7 @@ def hold(project: Project, name: str, held: bool) -> bool:
 
 
 def switch_hold(project: Project, name: str, held: bool | None = None) -> bool | None:
-    """Put a worker on hold or release it, by default whichever it is not; returns which, None if it already was."""
+    """Put a worker on hold or release it, by default toggle; returns the new state, or None if nothing changed."""
     with project.store.transaction() as tx:
         was = tx.worker(name).held
         now = not was if held is None else held
@@ -194,7 +194,7 @@ def details(project: Project, name: str) -> Details:
 
 
 class Turn(Struct, frozen=True):
-    """Something that was said in a conversation."""
+    """A message in a conversation."""
 
     #: `user`, `assistant` or `error`
     role: str
@@ -227,7 +227,7 @@ def worktree(project: Project, name: str) -> Path:
 
 
 def screen(project: Project, name: str, lines: int) -> Screen:
-    """The last lines of an agent's screen; `overseer` is the supervisor's."""
+    """The last lines of an agent's screen; `overseer` is the remediation agent."""
     pane = _pane(project, name)
     captured = project.tmux.capture(pane, history=lines).rstrip().split("\n")
     return Screen([line.rstrip() for line in captured][-lines:], pane.dead, pane.exit_code)
@@ -241,7 +241,7 @@ def terminal(
     read_only: bool,
     keeps_size: bool = False,
 ) -> Terminal:
-    """How to open an agent's terminal from where `environ` is; `overseer` is the supervisor's.
+    """How to open an agent's terminal from a shell with this environment; `overseer` is the remediation agent.
 
     `keeps_size`: the new terminal does not change the size of the agent's window.
     """
@@ -252,7 +252,7 @@ def terminal(
     front = ["select-window", "-t", pane.id, ";", "select-pane", "-Z", "-t", pane.id, ";"]
     verb = "switch-client" if is_ours else "attach-session"
     flags = [*(["-r"] if read_only else []), *(["-f", "ignore-size"] if keeps_size else [])]
-    # TMUX names the client to switch.
+    # To switch, keep TMUX: it names the client.
     drop = ("TMUX_TMPDIR",) if is_ours else tuple(key for key in environ if key.startswith("TMUX"))
     prefix = prefix_of(project.tmux.argv())
     outer_prefix = None if around is None or is_ours else prefix_of(["tmux", "-S", around])
@@ -270,7 +270,7 @@ class TakenOver(Struct, frozen=True):
     """A terminal on an agent's pane, for a browser."""
 
     child: proc.Child
-    #: our end: what is written is typed, what is read is shown
+    #: our end: write what is typed, read what is shown
     fd: int
     columns: int
     lines: int
@@ -287,7 +287,7 @@ def take_over(project: Project, name: str) -> TakenOver:
 
 
 def hand_back(taken: TakenOver) -> None:
-    """Detach. Ends only the terminal: the agent goes on."""
+    """Detach. Ends only the terminal; the agent keeps running."""
     proc.kill_group(taken.child)
     os.close(taken.fd)
 

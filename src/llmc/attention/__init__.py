@@ -1,1 +1,1 @@
-"""What needs the user: one list, from one function. Pure."""
+"""The attention list: everything that needs the user, from one pure function."""

@@ -1,4 +1,4 @@
-"""The attention list of a root, for all but the hot commands; and how a group of items is raised."""
+"""The attention list of a root, for all but the hot commands; and raising a group of items."""
 
 import time
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ def current(project: Project, *, ending: bool = False) -> list[Item]:
 
 
 def advice(project: Project, name: str) -> str:
-    """What to do about a worker after a command was refused. The caller may hold its lock."""
+    """What to do about a worker after a command was refused. The caller may hold the worker's lock."""
     state, facts = _observed(project)
     record = (state.get("workers") or {}).get(name)
     if record is None:
         return "Next: llmc status"
-    seen = facts.seen(name)._replace(acting=False)  # the refused command itself
+    seen = facts.seen(name)._replace(acting=False)  # it may be the refused command itself
     return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
 
 

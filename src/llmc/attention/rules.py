@@ -23,7 +23,7 @@ from llmc.records.statuses import AT_WORK, FREE, LIVE
 
 #: a hold this old may have been forgotten
 HELD_S = 3600.0
-#: reasons of a worker whose client asks; its status file says so too, if it has one
+#: reasons of a worker whose client is asking; the client's status file, if any, says so too
 ASKS = ("question", "permission")
 #: reasons of a worker whose conflicts need the user (sessions/rules/decide.py)
 CONFLICTS_LEFT, VALIDATION_FAILS = "conflicts not resolved", "validation fails after the rebase"
@@ -97,7 +97,7 @@ def self_review_waits(record: Raw) -> bool:
 
 
 def has_dialog(row: Raw, seen: Seen) -> bool:
-    """From the client's status file, or from its hooks, which come first."""
+    """Whether a dialog is open, by the client's status file or by its hooks, which come first."""
     return bool(seen.dialog) or (_asks(row) and not seen.rests)
 
 
@@ -173,7 +173,7 @@ def _acting_command(row: Raw, facts: Facts) -> str:
 
 
 def _after_offline(row: Raw, facts: Facts) -> str:
-    """Its start failed with a reason that names the first command to run, or it was only stopped."""
+    """The command that starts the agent, after the fix (if any) that the reason of a failed start names."""
     up = facts.start_command(row["auto"])
     first = _fix_in(row["error_reason"])
     return f"{first}, then {up}" if first else up
@@ -197,7 +197,7 @@ def _after_error(row: Raw) -> str:
 
 
 def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:
-    """The user is not needed: an accept is running, or auto mode drives this worker."""
+    """Whether the user is not needed: an accept is running, or auto mode drives this worker."""
     if row["held"]:
         return False
     accepting = bool(row["accept_step"]) and (seen.acting or facts.running)
@@ -251,7 +251,7 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
         said = f"delivery of {row['prompt_id']} is unconfirmed"
         return "unconfirmed", "waiting", said, command
     if row["auto"]:
-        return None  # it continues with auto mode; that auto mode is not running is its own item
+        return None  # it continues with auto mode; if that is not running, there is an item about it
     if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
         return _aborted(row)
     if row["status"] == "needs_review":
@@ -403,7 +403,7 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
 
 
 def _has_work_to_land(rows: dict[str, tuple[Raw, Raw]]) -> bool:
-    """In a fleet, another node may have landed what was refused here."""
+    """Whether work may be left to land: in a fleet, another node may have landed what was refused here."""
     return any(
         record.get("accept") or record.get("status") not in ("idle", "working") for record, _ in rows.values()
     )
@@ -438,7 +438,7 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
 def without_auto(state: Mapping[str, Any], facts: Facts) -> Item | None:
     """Why auto mode will not continue with the tasks; None while it runs, starts, or a supervisor restarts it."""
     daemon = facts.daemon or Registration()
-    # A daemon that starts has the lock before it has written daemon.json.
+    # A starting daemon has the lock before it writes daemon.json.
     is_known = daemon.auto is not None and facts.holder in (None, daemon.pid)
     if facts.auto_runs or facts.supervised or (facts.running and not is_known):
         return None
@@ -481,7 +481,7 @@ def _unattended(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     workers = (state.get("workers") or {}).values()
     alive = [record for record in workers if record.get("status") in LIVE]
     if alive:
-        # The time of its end is unknown; it was alive when a worker last changed.
+        # When it died is unknown; it was alive when a worker last changed.
         began = facts.daemon.start_time_unix if facts.daemon else None
         signs = [began, *(record.get("since_unix") for record in alive)]
         since = max(number(sign) or 0.0 for sign in signs)
@@ -499,7 +499,7 @@ def _other_daemon(facts: Facts) -> Iterator[Item]:
 
 
 def _supervisor(facts: Facts) -> Iterator[Item]:
-    """Not a supervisor that was stopped, or that finished its work."""
+    """A supervisor that gave up or was killed; not one that was stopped or finished its work."""
     record = facts.overseer
     if record is None or facts.supervised or facts.auto_runs or record.get("code") == 0:
         return

@@ -1,1 +1,1 @@
-"""Auto mode: what a worker needs next, when the fleet is parked, and when auto mode stops."""
+"""Auto mode: decides the next step of each worker, when the fleet is parked, and when auto mode stops."""

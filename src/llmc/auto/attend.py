@@ -71,7 +71,7 @@ def _try_to_settle(run: Run, project: Project, claim: Claim) -> bool:
 
 
 def _waits_to_settle(run: Run, project: Project, name: str) -> bool:
-    """Whether the worker's claim cannot be settled yet. Also tries those of workers that this run does not have."""
+    """Whether the worker's claim cannot be settled yet. Also tries claims of workers that are not in this run."""
     for claim in list(run.unsettled.values()):
         if claim.worker in run.workers and claim.worker != name:
             continue
@@ -82,9 +82,9 @@ def _waits_to_settle(run: Run, project: Project, name: str) -> bool:
 
 
 def settle_claim(project: Project, source: TaskSource, claim: Claim) -> None:
-    """Settle a claim that its worker's record does not have, if it still is one.
+    """Complete a claim whose commit landed, or release one that no record has; nothing if it is no longer held.
 
-    If its commit landed, although the state with that accept is lost, the task must not be started again.
+    A task whose commit landed must not start again, even if the state with that accept is lost.
     """
     books, record = source.books(), project.store.read().workers.get(WorkerName(claim.worker))
     if not books.holds(claim.id):
@@ -99,7 +99,7 @@ def settle_claim(project: Project, source: TaskSource, claim: Claim) -> None:
         queue.release(project, source, claim, UNKNOWN_CLAIM)
 
 
-#: how soon to check a worker again that may start once other work has landed
+#: how soon to check a worker again that waits for other work to land before it starts
 LANDING_S = 0.2
 
 
@@ -146,7 +146,7 @@ def _command_failed(error: PostAcceptFailed) -> HardFailure:
 
 
 def could_not_look(run: Run, project: Project, name: str, error: LlmcError) -> None:
-    """A worker's lane failed before `attend`: retry a few times, then fail for good."""
+    """Handle a lane that failed before `attend`: retry a few times, then fail for good."""
     cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
     run.try_later(project.store.worker(name), "look", BEGINS, cause, error)
 
@@ -192,7 +192,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
 
 
 def _base(run: Run, project: Project, record: WorkerRecord) -> dict[str, bool]:
-    """Whether the default branch fails its own validation, and who checks it again. New work may be what fixes it."""
+    """The `Situation` of a default branch that fails its own validation. New work may be what fixes it."""
     state = project.store.read()
     if state.failing_base is None:
         return {}
@@ -209,7 +209,7 @@ def _base_is_due(project: Project) -> bool:
 
 
 def _look_at_base(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """While others may have the worker's lock; a second worker does not wait for it."""
+    """Check the default branch, with the worker's lock released; skip it if another worker is checking."""
     if not run.looking.acquire(blocking=False):
         return False
     try:
@@ -224,14 +224,14 @@ def _look_at_base(run: Run, project: Project, record: WorkerRecord) -> bool:
 
 
 def _is_needed(run: Run, project: Project) -> bool:
-    """Whether only a worker that waits for an answer could take a task, or keeps the run from ending."""
+    """Whether a worker that waits for an answer must give up: for a task with no free worker, or to end the run."""
     workers = project.store.read().workers
     free = sum(steps.is_free(workers.get(WorkerName(name))) for name in run.workers)
     return bool(run.draining) or run.queue.count_ready() > free
 
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
-    """The run's budget ends the run, the day's budget parks it until midnight."""
+    """End the run at the limit of its own budget; park the fleet until midnight at the limit of the day's."""
     _tell_budgets(run, project, spent)
     _drain_over_budget(run, project, run.spending.is_spent(project), "notice")  # as requested
     _drain_over_budget(run, project, run.spending.is_blind(project), "waiting")
@@ -366,7 +366,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
                     label=task.label,
                     claim=claim.id,
                 )
-        if held:  # by the user, while its task was chosen
+        if held:  # by the user, while its task was being chosen
             run.assigned -= 1
             queue.release(project, run.queue.source, claim, f"{record.name} is on hold")
             return False

@@ -40,14 +40,14 @@ BEGINS = 5
 class Run(Struct):
     queue: Queue
     workers: tuple[str, ...]
-    #: tasks may have become ready
+    #: called when tasks may have become ready
     on_change: Callable[[], None]
     #: check a worker again after that many seconds
     look_again: Callable[[str, float], None]
     #: prints a line
     say: Callable[[str], None]
     spending: Spending
-    #: the project with the configuration of now: work may wait for its turn to land for long; None: as it was given
+    #: the project with the current configuration, which may change while work waits to land; None: as given
     current: Callable[[], Project] | None = None
     max_tasks: int | None = None
     #: why no new tasks are started; "" while they are
@@ -58,11 +58,11 @@ class Run(Struct):
     taking: threading.Lock = field(default_factory=threading.Lock)
     #: one worker at a time checks the default branch
     looking: threading.Lock = field(default_factory=threading.Lock)
-    #: commits that were tried on a default branch that fails itself
+    #: commits that were validated on a default branch that itself fails
     not_judged: set[str] = field(default_factory=set)
-    #: since when work could not land, by claim and round
+    #: when work was first refused, by claim and round
     refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
-    #: by worker: claims of which the remote does not say whether their work landed
+    #: by worker: claims for which the remote does not say whether the work landed
     unsettled: dict[str, Claim] = field(default_factory=dict)
     _trouble: dict[str, int] = field(default_factory=dict)
 

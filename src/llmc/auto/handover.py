@@ -1,6 +1,6 @@
-"""A task that moves from one machine of a fleet to another: what its earlier holder landed, and what it left unfinished.
+"""Hands a task from one machine of a fleet to another: what its earlier holder landed, and what it left unfinished.
 
-Without a fleet nothing of this happens: the unfinished work of a task is in the trash of its root.
+Does nothing without a fleet: there, the unfinished work of a task is in the trash of its root.
 """
 
 import shlex
@@ -44,7 +44,7 @@ def complete_landed(project: Project, source: TaskSource, claim: Claim, commit: 
 
 
 def unfinished_work(project: Project, task: TaskKey) -> str:
-    """For the prompt of a task: where an earlier holder left its work; "" if there is none or the remote does not say."""
+    """Prompt text that says where an earlier holder left its work; "" if there is none or the remote does not say."""
     shared = project.shared
     if shared is None:
         return ""
@@ -63,7 +63,7 @@ def unfinished_work(project: Project, task: TaskKey) -> str:
 
 
 def hand_over(project: Project, source: TaskSource, record: WorkerRecord) -> None:
-    """Push the commits of a worker that lost its task or stops, for the next holder. They stay pinned here as well."""
+    """Push the commits of a worker that lost its task or stops, for the next holder. They also stay pinned here."""
     shared, task = project.shared, record.assignment
     if shared is None or task is None or source.books().is_completed(task.task):
         return

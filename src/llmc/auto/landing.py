@@ -39,7 +39,7 @@ LOST_SESSIONS = 2
 
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
-    """Release the task first; after a crash the worker then has no task and starts over."""
+    """Release the task, then reset the worker. If llmc is killed in between, the worker starts over without a task."""
     books = _release_task(run, record, why)
     done = _reset(project, record.name)
     _report(run, project, record, why, books, done.pinned if isinstance(done, Reset) else None)
@@ -57,7 +57,7 @@ def _release_task(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
 def _report(
     run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
 ) -> None:
-    """Report what happened to the task; a hard failure if it makes no sense to continue."""
+    """Report what happened to the task; raises HardFailure if there is no point in continuing."""
     task = assignment_of(record)
     attempt = books.attempts(task.task)
     wait_s = books.pause_s(task.task, project.config.auto.crash_backoff_secs) if why.counts else 0.0
@@ -117,12 +117,12 @@ def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset |
 
 
 def release(run: Run, project: Project, name: str) -> None:
-    """The daemon stops: release a worker's task and pin its unfinished work; its files stay."""
+    """Release a worker's task because the daemon stops, and pin its unfinished work; its files stay."""
     record = project.store.worker(name)
     if record.assignment is None:
         return
     if record.landing_waits_for:
-        return  # it may land without us: it keeps its task, and the next daemon asks
+        return  # it may land without us: the worker keeps its task, and the next daemon checks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
         return
@@ -149,11 +149,11 @@ def _has_landed(project: Project, journal: AcceptJournal) -> bool:
 
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
-    """Whether the user blocks this step: then list the worker and leave it alone until they leave."""
+    """Whether the user blocks this step; if so, list the worker and wait until the user leaves."""
     if todo is Do.WAIT and not record.waits_for_a_person:
         return False
     if isinstance(project.pane(record), Unknown):
-        return True  # unknown
+        return True  # tmux does not say
     met = persons.met(project, record)
     if met is None:
         if persons.left(project, record):
@@ -194,7 +194,7 @@ def _interrupt(project: Project, record: WorkerRecord) -> None:
 
 
 def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """The user no longer blocks it: send the due prompt at the next check."""
+    """Send the due prompt at the next check: the user no longer blocks it."""
     if record.delivery is not None and record.delivery.met_a_person:
         with project.store.transaction() as tx:
             tx.update(record.name, delivery=None)
@@ -204,7 +204,7 @@ def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
 def submit_once(
     project: Project, record: WorkerRecord, kind: str, text: str, then: Status | None, after: Assignment
 ) -> Receipt:
-    """Send a prompt that counts in the assignment (`after`); if the user was in the way, it does not count."""
+    """Send a prompt and count it in the assignment (`after`), unless the user was in the way."""
     receipt = submit.submit(project, record.name, kind, text, then=then, assignment=after)
     if receipt.met_a_person:
         with project.store.transaction() as tx:
@@ -212,24 +212,24 @@ def submit_once(
     return receipt
 
 
-#: how often work is returned to its worker because a check fails
+#: how many times work that cannot land is returned to its worker
 SEND_BACKS = 2
 #: how long work may be refused before its worker is told why
 REFUSED_S = 4.0
 
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
-    """Whether it landed; else it waits for the source or for its worker."""
+    """Land the work; whether to look for the next step. Work that cannot land waits for the source or its worker."""
     task = assignment_of(record)
     if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
         reason = f"the goal withdrew the task after its work failed to land: {task.unlanded}"
         return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
-    if task.unlanded:  # its work was rejected: the worker hears that before anything else lands
+    if task.unlanded:  # its work was rejected: the worker is told before anything else lands
         return _return_unlanded(run, project, record, task.unlanded)
     try:
         done = accept.accept(project, record.name)
     except (rebase.Conflict, accept_journal.Cancelled):
-        return False  # the worker resolves the conflicts, or the user talks with it
+        return False  # the worker resolves the conflicts, or the user is talking to it
     except accept_journal.Waiting as waits:
         run.say(waits.message)
         return run.wait(record, accept_journal.POLL_S)
@@ -265,7 +265,7 @@ def _completed(run: Run, record: WorkerRecord, what: str) -> bool:
 
 
 def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -> bool:
-    """Its work cannot land: either that passes, or the worker must fix it."""
+    """Wait a moment in case the refusal passes; after that, the worker must fix its work."""
     task = assignment_of(record)
     key = (task.claim, task.sent_back)
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
@@ -280,7 +280,7 @@ def _return_unlanded(run: Run, project: Project, record: WorkerRecord, why: str)
 
 
 def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None:
-    """The user's changes may go away; the lock of a killed git does not."""
+    """Fail if a killed git left its lock: unlike the user's changes, it does not go away."""
     for text in filter(None, (lock.trouble for lock in locks_of_source(project))):
         raise run.hard(Cause.GIT, record, LlmcError(text))
 
@@ -346,9 +346,9 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
 
 
 def a_command_comes_first(state: State) -> bool:
-    """Whether a task is landing, or its post-accept command has not finished: until then nothing starts.
+    """Whether a post-accept command must finish before a task starts: one is due, or a task is landing.
 
-    Both are read from one state: a task could otherwise move from the first to the second unseen.
+    Reads both from one state: otherwise a task could move from landing to due unseen.
     """
     at_work = (record for record in state.workers.values() if record.assignment is not None)
     return bool(state.auto.due) or any(accept_journal.is_past_landing(record.accept) for record in at_work)

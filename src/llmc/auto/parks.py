@@ -49,14 +49,14 @@ def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason
 
 
 def compare_clock(project: Project, ahead_s: float) -> None:
-    """This machine's clock is that far ahead of the fleet's. Writes only if one of them was set."""
+    """Record how far this machine's clock is ahead of the fleet's; writes only if that changed."""
     if waiting.clock_compared(project.store.read().auto, ahead_s):
         with project.store.transaction() as tx:
             tx.update_auto(**waiting.clock_compared(tx.state.auto, ahead_s))
 
 
 def follow(run: Run, project: Project, node: str, cause: Cause, reason: str, until_unix: float) -> None:
-    """Park with another node of the fleet, unless this one is parked already: a limit is the account's.
+    """Park along with another node, unless this one is parked already: limits apply to the whole account.
 
     `until_unix`: by the fleet's clock.
     """
@@ -84,7 +84,7 @@ def _park_until(
 
 
 def end_budget_park(run: Run, project: Project) -> bool:
-    """Resume a fleet that is parked for the day's budget, because the budget was raised; whether it was parked."""
+    """Resume a fleet that is parked for the day's budget, which is no longer used up; whether it was parked."""
     if project.store.read().auto.parked_cause != Cause.BUDGET:
         return False
     _unpark(run, project)
@@ -116,11 +116,11 @@ def _tell_to_continue(project: Project, record: WorkerRecord) -> bool:
 
 
 def end_if_over(run: Run, project: Project) -> bool:
-    """Whether the fleet resumes: the probing worker works, or none is needed."""
+    """Resume the fleet if the probing worker works or none is needed; whether it resumed."""
     state = project.store.read()
     if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
         return False
-    # A worker that the user has cannot go ahead, and must not hold up the others.
+    # A worker that the user has cannot probe, and must not hold up the others.
     stopped = {
         name
         for name, record in state.workers.items()

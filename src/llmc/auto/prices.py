@@ -1,4 +1,4 @@
-"""The prices of a root: the user's own, over the latest of the installed and the fetched list."""
+"""Model prices: the user's own override the newer list, installed or fetched."""
 
 import http.client
 import json
@@ -40,7 +40,7 @@ def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
     return body
 
 
-#: a public list in a format that `parse` reads
+#: a public list in a format that `price_list` reads
 PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 
 MAX_BYTES = 50_000_000
@@ -68,7 +68,7 @@ _read: dict[Path, tuple[int, PriceList | None]] = {}
 
 
 def _brought(path: Path) -> PriceList | None:
-    """The fetched list; None if missing or invalid, then the installed list is used."""
+    """The fetched list; None if it is missing or invalid."""
     try:
         written = path.stat().st_mtime_ns
         known = _read.get(path)
@@ -88,7 +88,7 @@ def _parsed(data: bytes) -> PriceList | None:
 
 
 def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
-    """Read a list from a file or a URL; returns the previous list and the one now in use."""
+    """Store a list from a file or a URL; returns the previous list and the one now in use."""
     before = listed(project)
     try:
         new = price_list(given.parse(_bytes(source)), date.today())
@@ -108,7 +108,7 @@ def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
 
 
 def view(prices: PriceList) -> dict[str, object]:
-    """The list in the format of `parse`."""
+    """The list in the format that `price_list` reads."""
     rows = {model: msgspec.structs.asdict(price) for model, price in sorted(prices.prices.items())}
     return {"as_of": prices.as_of, "source": prices.source, "prices": rows}
 

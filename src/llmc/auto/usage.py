@@ -1,4 +1,4 @@
-"""Token usage: from transcripts into the event log, each token once, and the sums for budgets."""
+"""Token usage: records each token of a transcript once in the event log, and sums usage for budgets."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -25,16 +25,16 @@ from llmc.repo.project import Project
 
 
 class Meters:
-    """Remembers how far transcripts were read, so that an unchanged one costs a stat.
+    """Remembers how far each transcript was read, so that an unchanged one costs only a stat.
 
-    Use each worker's part under that worker's lock.
+    The caller of `read` holds the worker's lock.
     """
 
     def __init__(self) -> None:
         self._meters: dict[str, dict[str, Meter]] = {}
 
     def read(self, record: WorkerRecord, transcripts: set[str]) -> Mapping[str, Mapping[str, Tokens]]:
-        """The totals of these transcripts; drops other transcripts of this worker."""
+        """The totals of these transcripts; forgets the worker's other transcripts."""
         known, transcript = self._meters.get(record.name, {}), reader_of(record.agent).transcript
         found = {path: known.get(path) or transcript(path).meter() for path in transcripts if path}
         self._meters[record.name] = found
@@ -81,9 +81,9 @@ def _write(project: Project, record: WorkerRecord, after: Metered, deltas: list[
 def _known_of(
     project: Project, record: WorkerRecord, before: Metered, here: Reading
 ) -> tuple[Reading, list[Reading]]:
-    """The current conversation with its usage in the log, and those that came and went in between.
+    """The current conversation with its usage in the log, and those that started and ended since the last check.
 
-    The log is read once per conversation, because it may be resumed, or the record may be rebuilt.
+    Reads the log once per conversation: it may be a resumed one, or the record may have been rebuilt.
     """
     transcript = reader_of(record.agent).transcript
     present = transcript(here.transcript)
@@ -104,7 +104,7 @@ def _sessions(
 ) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Tokens]]]:
     """The worker's conversations in order, each with its task, and their usage in the log, by model.
 
-    Starts with the one counted `last`, and has all of the current `session`.
+    Starts with the conversation counted `last`, and includes the whole current `session`.
     """
     started: list[tuple[str, TaskKey | None]] = []
     told: dict[str, dict[str, Tokens]] = {}
@@ -121,7 +121,7 @@ def _sessions(
 
 
 def _events_of(project: Project, worker: str, last: str, session: str) -> list[dict[str, Any]]:
-    """A worker's events about conversations, oldest first, back to the start of these two."""
+    """A worker's events about conversations, oldest first, back to the start of `last` and `session`."""
     found: list[dict[str, Any]] = []
     missing = {last, session} - {""}
     for event in EventLog(str(project.root.events)).newest(*_ABOUT_SESSIONS):
@@ -130,14 +130,14 @@ def _events_of(project: Project, worker: str, last: str, session: str) -> list[d
         found.append(event)
         if event["action"] == "session_started" and event.get("source") != "resume":
             missing.discard(str(event.get("claude_session_id")))
-        # Older conversations are counted already; the task of this one starts a row earlier.
+        # Older conversations are counted already. The task of this one was assigned before it started.
         if event["action"] == "worker_added" or (last and not missing and event["action"] == "task_assigned"):
             break
     return found[::-1]
 
 
 def rows(project: Project, since: float = 0.0) -> Iterator[Row]:
-    """The events `usage_recorded` since then, from the fleet's log and the supervisor's."""
+    """The `usage_recorded` events since then, from the fleet's log and the supervisor's."""
     logs = (project.root.events, OverseerRoot(project.root.path).events)
     lines = (line for log in logs for line in EventLog(str(log)).lines_since(since))
     return (row for row in map(_row, lines) if row is not None and row.ts >= since)
@@ -176,20 +176,20 @@ class Totals:
 
 
 def _reader(project: Project, day: float) -> LogReader:
-    """The start of the day, or of the run if that is earlier."""
+    """Read from the start of the day, or of the run if that is earlier."""
     log = EventLog(str(project.root.events))
     started = next((ts_of(row) for row in log.newest(_STARTED) if row.get("action") == "auto_started"), day)
     return log.reader(min(day, started))
 
 
 def day_start(now: float, ahead_s: float = 0.0) -> float:
-    """The midnight before `now`, local time; by a clock that is `ahead_s` ahead of the fleet's."""
+    """The local midnight before `now`; this machine's clock is `ahead_s` ahead of the fleet's."""
     midnight = datetime.fromtimestamp(now - ahead_s).replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight.timestamp() + ahead_s
 
 
 def next_midnight(now: float, ahead_s: float = 0.0) -> float:
-    """The midnight after `now`, local time; by a clock that is `ahead_s` ahead of the fleet's."""
+    """The local midnight after `now`; this machine's clock is `ahead_s` ahead of the fleet's."""
     today = datetime.fromtimestamp(day_start(now, ahead_s) - ahead_s)
     return (today + timedelta(days=1)).timestamp() + ahead_s
 
@@ -212,12 +212,12 @@ def _row(line: bytes) -> Row | None:
 
 
 class Spending(Struct):
-    """One per run; used by the lanes of all workers."""
+    """What a run has used and may use; shared by the lanes of all workers."""
 
     #: dollars after which no new tasks are started; None means no limit
     max_cost: float | None = None
     meters: Meters = field(default_factory=Meters)
-    #: what the other nodes of a fleet used, on this day and in their runs
+    #: what the other nodes of a fleet used, today and in their runs
     others: tuple[Spent, Spent] = (Spent(), Spent())
     _totals: Totals = field(default_factory=Totals)
 
@@ -236,7 +236,7 @@ class Spending(Struct):
         return self._totals.read(project)
 
     def _used(self, project: Project) -> tuple[Spent, Spent]:
-        """The same with all other nodes."""
+        """What all nodes used today and in their runs."""
         day, run = self.own(project)
         return day + self.others[0], run + self.others[1]
 

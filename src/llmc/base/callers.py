@@ -23,7 +23,7 @@ class Mark(NamedTuple):
     worker: str
     instance: str
     root: str
-    #: of a contained agent, which sees nothing else of its root: its inbox, and the daemon's wake-up socket
+    #: for a contained agent: its inbox and the daemon's wake-up socket, which is all it sees of its root
     inbox: str = ""
     wake: str = ""
 
@@ -32,14 +32,14 @@ class Server(NamedTuple):
     """A tmux server of llmc above this process."""
 
     name: str
-    #: the process right below the server: a window's, or one that tmux itself started
+    #: the server's direct child: the process of a window, or one that tmux itself started
     child: int
-    #: tmux itself started it (`run-shell`, a hook): it has no terminal
+    #: tmux itself started the child (`run-shell`, a hook): it has no terminal
     is_job: bool
 
 
 def processes() -> list[Kin]:
-    """This process and its ancestors, and our session leader, which survives the loss of a parent."""
+    """This process and its ancestors; if a parent has exited, also our session leader and its ancestors."""
     found = lineage(os.getpid())
     if found and found[0][2] not in {kin[0] for kin in found}:
         found += lineage(found[0][2])

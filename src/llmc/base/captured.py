@@ -1,6 +1,6 @@
-"""The output of a program that runs agents' code: it gets a pipe, and llmc writes the log.
+"""Capture the output of a program that runs agents' code: the program gets a pipe, and llmc writes the log.
 
-With the log itself as its output, it could change what is there, or let it grow until the disk is full.
+If the program wrote to the log itself, it could change what is there, or fill the disk.
 """
 
 import os
@@ -11,18 +11,18 @@ from typing import IO, BinaryIO
 
 from llmc.base.files import explain
 
-#: how much is kept of the beginning and of the end of one command's output
+#: how many bytes are kept from the start and from the end of one command's output
 MOST_OF_START, MOST_OF_END = 63 << 20, 1 << 20
-#: how much is read before anything else is looked at; no pipe holds more
+#: how much to read before checking anything else; no pipe holds more
 _MOST_AT_ONCE = 1 << 20
 _BLOCK = 1 << 16
 
 
 class Captured:
-    """Reads the pipe of a program, and appends to a log what is kept."""
+    """Reads a program's pipe, and appends what is kept to a log."""
 
     def __init__(self, pipe: IO[bytes], log: BinaryIO, ended: Callable[[float], int | None]) -> None:
-        """`ended` waits so long for the end of the program, and returns its exit code; None if it runs."""
+        """`ended` waits up to that many seconds for the program to exit; returns its exit code, or None."""
         self._pipe, self._log, self._ended = pipe, log, ended
         self._room, self._left_out = MOST_OF_START, 0
         self._end = bytearray()
@@ -30,7 +30,7 @@ class Captured:
         os.set_blocking(self._pipe.fileno(), False)
 
     def until(self, timeout_s: float, poll_s: float, look: Callable[[], None]) -> int | None:
-        """Its exit code, None if it takes too long. Does not wait for a process that it left running.
+        """The program's exit code; None if it takes too long. Does not wait for processes that it left running.
 
         `look` is called periodically and may raise.
         """
@@ -46,7 +46,7 @@ class Captured:
         return code
 
     def finish(self) -> None:
-        """Write what is still in the pipe, and what was kept of the end."""
+        """Write what is still in the pipe, and the end of the output that was held back."""
         with self._pipe:
             self._read()
         if self._left_out or len(self._end) > MOST_OF_END:
@@ -55,13 +55,13 @@ class Captured:
         self._write(self._end)
 
     def _wait(self, ready: selectors.BaseSelector, wait_s: float) -> None:
-        if not self._is_open:  # only its end wakes us
+        if not self._is_open:  # the program closed its output: wait for it to exit
             self._ended(wait_s)
         elif ready.select(wait_s):
             self._read()
 
     def _read(self) -> None:
-        """What there is; not more than a pipe holds, for it may be filled all the time."""
+        """Read what is there, but no more than a pipe holds: the program may fill it all the time."""
         for _ in range(_MOST_AT_ONCE // _BLOCK):
             try:
                 data = os.read(self._pipe.fileno(), _BLOCK)

@@ -1,7 +1,7 @@
 """Time and threads: the clock, the progress watch, and probes that run beside other work.
 
-Wall time is only stored; ages within a process are monotonic. Each round of a thread's work is registered, and every
-program or lock it waits for has a time limit.
+Wall time is for stored timestamps only; ages within a process are monotonic. Each round of a thread's work is
+registered, and every program or lock it waits for has a time limit.
 """
 
 import threading
@@ -52,7 +52,7 @@ def watched(name: str, owner: str = "") -> Iterator[None]:
 
 @contextmanager
 def waiting(limit_s: float) -> Iterator[None]:
-    """This thread waits for something that takes at most `limit_s`."""
+    """Declare that this thread waits for something that takes at most `limit_s`."""
     here = _rounds.get(threading.get_ident())
     if here is None:
         yield
@@ -72,7 +72,7 @@ def running(owner: str | None = None) -> list[str]:
 
 
 def stuck(limit_s: float, owner: str) -> str | None:
-    """The name of a round without progress for this long that is not within its time limit either."""
+    """A round without progress for this long, not counting the time that it may wait: its name, or None."""
     now = time.monotonic()
     for round_ in list(_rounds.values()):
         if round_.owner == owner and now > max(round_.mark + limit_s, round_.deadline + limit_s):
@@ -97,7 +97,7 @@ class Aside(Generic[Found]):
         self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
 
     def __enter__(self) -> Self:
-        with suppress(RuntimeError):  # no thread to be had: `wait` runs it
+        with suppress(RuntimeError):  # cannot start a thread: `wait` runs it
             self._thread.start()
         return self
 
@@ -111,7 +111,7 @@ class Aside(Generic[Found]):
             self._error = error
 
     def wait(self) -> None:
-        """Wait for its end, success or not; runs it now if it was not started."""
+        """Wait until it has ended, successfully or not; run it now if it was not started."""
         if self._thread.ident is None:
             self._run()
             return

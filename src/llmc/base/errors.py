@@ -22,7 +22,7 @@ class Exit(IntEnum):
     LOCK_TIMEOUT = 5
     #: `llmc overseer`: the daemon failed again, too soon after a remediation
     SPIRAL = 10
-    #: `llmc overseer`: a remediation asks for the user, in a file
+    #: `llmc overseer`: a remediation requested manual intervention, in a file
     MANUAL = 11
     #: `llmc overseer`: a cause that needs a manual fix
     HUMAN = 12
@@ -43,7 +43,7 @@ class LlmcError(Exception):
         self.details: dict[str, Any] = {}
 
 
-#: what can fail at any time, and must not end a process that runs for days: see base/files.explain for the second
+#: can occur at any time, and must not end a process that runs for days (for OSError, see base/files.explain)
 TROUBLE = (LlmcError, OSError)
 
 
@@ -72,7 +72,7 @@ class LockTimeout(LlmcError):
 
 
 class Unreachable(LlmcError):
-    """What the machines of a fleet share does not answer: nothing starts and nothing lands until it does."""
+    """The fleet's shared database or remote does not answer: nothing starts and nothing lands until it does."""
 
 
 class ClaimLost(Refused):

@@ -80,7 +80,7 @@ def point(name: str, when: str) -> None:
 
 
 def _parse(fault: str) -> tuple[str, str, str, int]:
-    """Step, side, action and pass; validated at every point, not only where it applies."""
+    """Parse a fault into step, side, action and n; validated at every point, not only where it applies."""
     name, side, how, turn = [*fault.split(":"), "1"][:4] if fault.count(":") in (2, 3) else ("", "", "", "")
     good = name in STEPS and side in ("before", "after") and how in _HOW and turn.isdecimal() and int(turn)
     if not good:

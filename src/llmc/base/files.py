@@ -1,4 +1,4 @@
-"""Atomic file writes: a crash leaves the old or the new content, never half of it."""
+"""Write files atomically (a crash leaves the old or the new content), append to logs, read untrusted files."""
 
 import contextlib
 import errno
@@ -14,15 +14,15 @@ from llmc.base.errors import LlmcError
 
 #: how long a writer waits for a log that is being renamed
 ROTATION_S = 2.0
-#: larger than any such file that llmc, its agents or the client writes
+#: the most to read from an untrusted file: larger than any that llmc, its agents or the client writes
 MOST_FILE = 64 << 20
-#: how file systems say that they have no hard links, or not this one (ENOSYS: some of FUSE)
+#: errors of file systems without hard links, or that refuse this one (ENOSYS: some FUSE file systems)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
-#: of a copy that is made in pieces
+#: how much `copy_given` copies at a time
 _BLOCK = 1 << 16
 
 
-#: the process or the system has used up its files, memory or processes; that passes
+#: the process or the system ran out of open files, memory or processes, which passes
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 
 
@@ -31,7 +31,7 @@ class DiskFull(LlmcError):
 
 
 class Shortage(LlmcError):
-    """No file, memory or process could be had; nothing was changed, and the same may work in a moment."""
+    """Out of open files, memory or processes; nothing was changed, and trying again may work."""
 
 
 def private_dir(path: Path) -> Path:
@@ -50,7 +50,7 @@ def write_atomic(
 ) -> None:
     """Replace a file: temp file in the same directory, fsync, rename.
 
-    `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
+    `alone`: the caller holds a lock, so the temp name is fixed, and a file left by a killed writer is replaced.
     """
     temp = path.with_name(temp_name or f".{path.name}{'' if alone else unique()}.tmp")
     try:
@@ -62,25 +62,25 @@ def write_atomic(
 
 
 def rewrite(path: Path, data: bytes) -> None:
-    """The same for a file of the user: a link stays a link, and the file keeps its mode. Raises OSError."""
+    """Like `write_atomic`, for a user's file: a link stays a link, and the file keeps its mode. Raises OSError."""
     target = Path(os.path.realpath(path))
     replace_in(target, target.with_name(f".{target.name}{unique()}.tmp"), data, None)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new file stays after a power cut
+        os.fsync(folder)  # the new file survives a power cut
     finally:
         os.close(folder)
 
 
 def unique() -> str:
-    """The end of a name that no other thread of any process has."""
+    """A suffix for a file name that no other thread or process uses."""
     return f".{os.getpid()}.{os.urandom(4).hex()}"
 
 
 def replace_in(
     path: Path | str, temp: Path | str, data: bytes, mode: int | None, *, folder: int | None = None
 ) -> None:
-    """Write a temp file and rename it; without a mode it keeps that of the file. `folder`: both paths start there."""
+    """Write a temp file and rename it; without a mode, keep the old one. `folder`: both paths start there."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = os.open(temp, flags, 0o600 if mode is None else mode, dir_fd=folder)
@@ -101,7 +101,7 @@ def replace_in(
 
 
 def second_name(path: Path, other: Path) -> None:
-    """Give a file a second, free name; without hard links, a copy that only its owner can read. Raises OSError."""
+    """Hard-link a file to an unused name; if the file system cannot, copy it with mode 600. Raises OSError."""
     try:
         os.link(path, other)
     except OSError as error:
@@ -125,7 +125,7 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024, *, folder: int | None = N
 
 
 def read_given(path: Path, most: int = MOST_FILE) -> bytes:
-    """Read an untrusted file: no FIFO or device that blocks, no link, and not more than fits."""
+    """Read an untrusted file; OSError for a link, a FIFO or device, which could block, or more than `most` bytes."""
     with open_given(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise _too_large(path, most)
@@ -133,7 +133,7 @@ def read_given(path: Path, most: int = MOST_FILE) -> bytes:
 
 
 def copy_given(source: Path, target: Path, most: int) -> None:
-    """Copy an untrusted file, of which a hole takes no space in the copy either. OSError if it is larger than `most`."""
+    """Copy an untrusted file; holes take no space in the copy either. OSError if it is larger than `most`."""
     with open_given(source) as file, target.open("wb") as copy:
         found, left = os.fstat(file.fileno()), most
         if found.st_size > most:
@@ -156,7 +156,7 @@ def _too_large(path: Path, most: int) -> OSError:
 
 
 def open_given(path: Path, folder: int | None = None) -> BinaryIO:
-    """Open an untrusted file to read: no FIFO or device that blocks, and no link. `folder`: the path starts there."""
+    """Open an untrusted file; OSError for a link, FIFO or device. `folder`: the path starts there."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -194,7 +194,7 @@ def ends_torn(path: Path) -> bool:
 
 
 def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
-    """One write() per line, so that concurrent appends do not tear it. `durable`: on disk when it returns."""
+    """Append a line in one write(), so that concurrent appends do not tear it. `durable`: fsync before returning."""
     try:
         fd = lock_to_append(path)
         try:
@@ -210,7 +210,7 @@ def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
 
 
 def lock_to_append(path: Path) -> int:
-    """A log open for appending, which is not rotated until it is closed (base/rotation.py)."""
+    """Open a log for appending; it is not rotated until the descriptor is closed (base/rotation.py)."""
     deadline = time.monotonic() + ROTATION_S
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -245,12 +245,12 @@ def explain(error: OSError, what: str) -> LlmcError:
 
 
 def is_shortage(error: Exception) -> bool:
-    """Whether an error says nothing about the file in question."""
+    """Whether an error is a temporary shortage, which says nothing about the file."""
     return isinstance(error, Shortage) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a link, or a directory with all that is in it; also what an agent or a check left (base/trees.py)."""
+    """Remove a file, a link or a whole directory, even one that an agent or a check wrote (base/trees.py)."""
     from llmc.base import trees  # most commands remove none
 
     above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

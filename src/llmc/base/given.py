@@ -1,6 +1,7 @@
-"""Untrusted JSON and its values: what passes can be stored, shown and written again.
+"""Parse untrusted JSON: what passes can be stored, shown and written again.
 
-Task files, logs and records may come from agents, people, an older llmc, or a full disk. Light, for the hot commands.
+Task files, logs and records may come from agents, users or an older llmc, or be cut short by a full disk.
+Light, for the hot commands.
 """
 
 import json
@@ -67,12 +68,12 @@ def text(value: object) -> str:
 
 
 def written_out(text: str) -> str:
-    """The same with control characters, which a terminal would obey and no program can take, as escapes."""
+    """The text with control characters as escapes: a terminal would obey them, and no program can take them."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def _whole(value: Any) -> Any:
-    """The same with lone surrogates as escapes."""
+    """The value with lone surrogates as escapes."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -81,7 +82,7 @@ def _whole(value: Any) -> Any:
 
 
 def _refuse_depth(value: Any) -> None:
-    """One level at a time, and only what can hold more: a state has thousands of values."""
+    """Raise BadJson if nested too deeply. Goes by level, through containers only: a state has thousands of values."""
     level = [value]
     for _ in range(MOST_DEPTH):
         level = [item for one in level for item in (one.values() if type(one) is dict else one)]

@@ -1,20 +1,20 @@
-"""Hosts that a person names in the configuration: `pypi.org`, `*.npmjs.org`, `db.example.com:5432`, `[::1]:8080`. Pure."""
+"""Parse and match hosts in config.toml, such as `*.npmjs.org`, `db.example.com:5432` or `[::1]:8080`. Pure."""
 
 import re
 from collections.abc import Iterable
 from shlex import quote
 from typing import NamedTuple
 
-#: of a host without a port
+#: the ports of a host that is written without one
 WEB = (443, 80)
-#: a program without rights cannot listen below
+#: an unprivileged program cannot listen on a lower port
 FIRST_FREE_PORT = 1024
 _NAME = re.compile(r"(?=.{1,253}\Z)(\*\.)?[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
 _WRITTEN = re.compile(r"(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^\[\]:/@\s]+))(?::(?P<port>[0-9]{1,5}))?")
 
 
 class Host(NamedTuple):
-    """A name, an address, or `*.` and a domain; and the ports that are meant."""
+    """A name, an address, `*.domain` or `*`, and its ports."""
 
     name: str
     ports: tuple[int, ...]
@@ -26,7 +26,7 @@ class Host(NamedTuple):
 
 
 def host_of(written: str) -> Host:
-    """What a person wrote; ValueError if it is not a host."""
+    """Parse a host as the user wrote it; ValueError if it is not one."""
     text = written.lower()
     if text.count(":") > 1 and "[" not in text:
         text = f"[{text}]"
@@ -41,7 +41,7 @@ def host_of(written: str) -> Host:
 
 
 def _name(text: str) -> str:
-    """As it is sent to a name server: without a dot at its end, and in ASCII."""
+    """The name as sent to a name server: without a trailing dot, and in ASCII."""
     name = text.removesuffix(".")
     if not name.isascii():
         name = name.encode("idna").decode()
@@ -70,7 +70,7 @@ def _address(text: str) -> str:
 
 
 def is_listed(hosts: Iterable[Host], name: str, port: int) -> bool:
-    """Whether one of these is meant; `*.domain` is every name below the domain, at any depth."""
+    """Whether one of these hosts matches; `*.domain` matches every name below the domain, at any depth."""
     return any(port in host.ports and _matches(host.name, name) for host in hosts)
 
 
@@ -90,11 +90,11 @@ def check_host(written: str) -> str | None:
 
 
 def with_port(name: str, port: int) -> str:
-    """The usual form, with brackets around an IPv6 address."""
+    """`name:port`, with brackets around an IPv6 address."""
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 def allow_command(hosts: Iterable[str], more: Iterable[str]) -> str:
-    """The command that lists more hosts besides these."""
+    """The command that adds `more` to the hosts in sandbox.hosts."""
     listed = ", ".join(f'"{host}"' for host in dict.fromkeys([*hosts, *filter(None, more)]))
     return f"llmc config set sandbox.hosts {quote(f'[{listed}]')}"

@@ -1,8 +1,7 @@
-"""Effects below a directory that an agent writes: no link in a path is followed.
+"""Read, write, move and remove files below a directory that an agent can write to, without following links.
 
-A look before the effect is not enough: in between, a process of the agent may replace a directory with a link, and the
-effect would happen elsewhere. Here each directory is opened from the one above it. What is done in an open directory
-stays in it.
+Checking the path first is not enough: before the change, the agent may replace a directory with a link, and the change
+would happen elsewhere. So each directory is opened from its parent; a change in an open directory stays in it.
 """
 
 import contextlib
@@ -25,9 +24,9 @@ _OPEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 @contextmanager
 def folder_of(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The open directory of what is called `name` below `top`, and its last name; `make`: create what is missing.
+    """Open the directory of `name` below `top`; yields it and the last part of `name`. `make`: create directories.
 
-    No agent can replace `top` itself. Raises OSError, also where a link is in the way.
+    No agent can replace `top` itself. Raises OSError, also if a link is in the way.
     """
     *folders, last = _parts(name)
     at = os.open(top, _OPEN)
@@ -57,7 +56,7 @@ def remove(top: Path, name: str) -> None:
 
 
 def remove_empty(top: Path, place: str, name: str) -> None:
-    """Remove an empty directory of a place, and those around it that become empty; the place itself stays."""
+    """Remove an empty directory below `place`, and parents that become empty; `place` itself stays."""
     from llmc.base import trees  # most commands remove none
 
     names = _parts(name)
@@ -67,7 +66,7 @@ def remove_empty(top: Path, place: str, name: str) -> None:
 
 
 def move(top: Path, name: str, to: Path, new_name: str) -> None:
-    """Move a file or directory below another one; what is there stays, and the new name gets a number."""
+    """Move a file or directory to `new_name` below `to`; if that name is taken, it gets a number."""
     with folder_of(top, name) as (old, last), folder_of(to, new_name, make=True) as (new, wanted):
         names = (wanted + f".{n}" * bool(n) for n in itertools.count())
         free = next(free for free in names if not _is_there(free, new))
@@ -102,10 +101,10 @@ def write(top: Path, name: str, data: bytes) -> None:
 
 
 def walk(top: Path, name: str = ".") -> "Iterator[tuple[trees.Spot, list[str], list[str]]]":
-    """As os.fwalk: each directory at and below `name`, open and with its path below `top`, with what it contains."""
+    """Like os.fwalk, from `name` down: yields each directory, open and with its path below `top`, and its contents."""
     from llmc.base import trees  # most commands walk through none
 
-    if name == ".":  # which is opened in itself
+    if name == ".":  # `top` itself
         with folder_of(top, "any") as (above, _):
             yield from trees.walk(name, above)
         return

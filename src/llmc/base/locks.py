@@ -40,23 +40,23 @@ class Rank(IntEnum):
     SLOT = 5
     REPO = 6
     STATE = 7
-    #: of the incidents; held only for a moment
+    #: protects the incidents; held only for a moment
     NOTIFY = 8
-    #: of the goal database, only while a damaged one is set aside
+    #: protects the goal database, only while a damaged one is set aside
     GOALS = 9
-    #: of Serena's project list, which all roots of a user share
+    #: protects Serena's project list, which all roots of a user share
     SERENA = 10
-    #: of the comments on a worker's changes; held only for a moment
+    #: protects the comments on a worker's changes; held only for a moment
     REVIEW = 11
-    #: of the browsers that signed in to the web page; held only for a moment
+    #: protects the list of browsers signed in to the web page; held only for a moment
     WEB = 12
-    #: while a git lock file is removed whose git was killed; held only for a moment
+    #: held for a moment while the lock file of a killed git is removed
     GIT_LOCKS = 13
 
 
 #: how long a lock may outlive its process
 ORPHAN_S = 1.0
-#: a check of a lock takes it for a moment, so one refusal proves nothing
+#: how long to retry: a check of a lock takes it for a moment, so one refusal proves nothing
 LOOK_S = 0.05
 
 _held = threading.local()
@@ -71,7 +71,7 @@ def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
 
 @contextmanager
 def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> Iterator[Path]:
-    """Hold the first free one of several lock files; yields which."""
+    """Hold the first free one of several lock files; yields its path."""
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
         raise AssertionError(
@@ -85,9 +85,9 @@ def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> I
 
 @contextmanager
 def attempt(path: Path, rank: Rank) -> Iterator[bool]:
-    """Hold the lock if it is free, and yield whether; a lock that this thread already has counts.
+    """Hold the lock if it is free; yields whether this thread has it, which it may have had before.
 
-    It never waits, so the lock order does not matter.
+    It waits at most LOOK_S, so the lock order does not matter.
     """
     if path in _ours():
         yield True
@@ -193,9 +193,9 @@ def holder(path: Path) -> str:
 
 
 def holds(pid: int, path: Path) -> bool:
-    """Whether this process holds the lock, according to the kernel.
+    """Whether the process with this pid holds the lock, according to the kernel.
 
-    If the kernel does not tell, the signature counts while it is locked.
+    Without /proc, the signature decides, if the file is locked.
     """
     if PORTABLE:
         return signer(path) == pid and is_locked(path)
@@ -242,7 +242,7 @@ def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
 
 
 def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
-    """Try until one of the locks is ours or the time is up; returns which."""
+    """Try until one of the locks is ours or the time is up; returns its descriptor."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
     while (ours := next(filter(try_lock, fds), None)) is None:
@@ -273,7 +273,7 @@ def _sign(fd: int) -> None:
 
 
 def writer_of(path: Path) -> str:
-    """The holder of a POSIX write lock, from the kernel. (Opening the file would drop this process's own.)"""
+    """The holder of a POSIX write lock, from the kernel. (Opening and closing the file would drop our own.)"""
     with contextlib.suppress(OSError, ValueError):
         inode = str(os.stat(path).st_ino)
         for line in Path("/proc/locks").read_text().splitlines() if not PORTABLE else ():

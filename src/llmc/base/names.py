@@ -34,7 +34,7 @@ class TaskKey(NamedTuple):
         return {"task_id": self.id, "task_list": self.list}
 
 
-#: the fields without a task
+#: stands for no task in events and records
 NO_TASK = TaskKey("", TaskId(""))
 
 

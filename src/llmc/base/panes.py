@@ -1,8 +1,8 @@
-"""Which pane is an agent's, for base/tmux.py and the hot commands. Light.
+"""Find the pane of an agent, for base/tmux.py and the hot commands. Light.
 
 An agent is a pane, not a session: the user may split its window, open others beside it, rename or leave the session. At
 launch a pane gets marks, as pane options, which tmux keeps when the pane moves and shows in `list-panes`. A pane's id
-alone proves nothing: after a restart of the server the same id is another pane.
+alone proves nothing: after a restart of the server, another pane has that id.
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ def parse(lines: Iterable[str]) -> Panes:
 
 
 def find(panes: Panes, worker: str, session: SessionName, pane_id: PaneId, instance: str) -> Pane | None:
-    """The pane of a worker's launch; without an `instance`, that of the latest launch.
+    """The pane of a worker's launch; without an `instance`, the pane of its latest launch.
 
     None if it is gone. A launch without a `pane_id` may be from an llmc that set no marks: it is identified by its
     environment, or, once it has ended, as the first pane of its session.

@@ -1,4 +1,4 @@
-"""What base/processes.py reads from /proc, from psutil instead: for systems without /proc. Slower."""
+"""Read processes with psutil, for systems without /proc, where base/processes.py uses it. Slower."""
 
 import os
 
@@ -30,7 +30,7 @@ def began_unix(pid: int) -> float | None:
 
 
 def environ(pid: int) -> list[bytes] | None:
-    """None if it has ended; empty if it is not ours."""
+    """The environment of a process; None if it has ended, empty if it is not ours."""
     try:
         pairs = psutil.Process(pid).environ().items()
     except (psutil.AccessDenied, OSError):

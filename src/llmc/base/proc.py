@@ -20,7 +20,7 @@ from llmc.base.urls import scrub
 
 #: how often a long command checks whether it must stop
 STOP_POLL_S = 0.2
-#: how long a program that runs a command may take to end it
+#: how long a program that runs another may take to stop it
 ENDS_S = 10.0
 
 #: a started program
@@ -76,7 +76,7 @@ def caller_dir() -> Path:
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The caller's environment without git variables and with untranslated messages.
 
-    PATH has absolute directories only: a relative one is looked for where the program runs, which may be an agent's worktree.
+    PATH keeps only absolute directories: relative ones start where the program runs, maybe in an agent's worktree.
     """
     env = command_env()
     folders = filter(os.path.isabs, env.get("PATH", "").split(os.pathsep))
@@ -84,10 +84,10 @@ def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def command_env() -> dict[str, str]:
-    """The same for a command configured by the user: keeps their locale."""
+    """The environment for a command configured by the user: without git variables, with the user's locale."""
     # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    env.pop(CALLER_DIR, None)  # it is the daemon's
+    env.pop(CALLER_DIR, None)  # only for the daemon itself
     return {**env, "GIT_TERMINAL_PROMPT": "0"}
 
 
@@ -107,9 +107,9 @@ def run(
 ) -> Done:
     """Run a program and wait for it; on a timeout its whole process group is killed.
 
-    `within`: a program that runs it, such as bubblewrap, which no message names. `inherits`: descriptors that stay open.
-    `meanwhile` is called while it runs, and may raise, which ends it. `most_bytes`: it is stopped if it prints more.
-    `encoding`: of its standard output.
+    `within`: a program that runs it, such as bubblewrap; messages do not name it. `inherits`: descriptors that
+    stay open. `meanwhile` is called while it runs; if it raises, the program is killed. `most_bytes`: kill it if
+    it prints more. `encoding`: of its standard output.
     """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
@@ -155,7 +155,7 @@ def _communicate(
             meanwhile()
             if time.monotonic() >= deadline:
                 raise
-            input = None  # it has been given
+            input = None  # already passed
 
 
 def run_bounded(
@@ -263,12 +263,13 @@ def run_logged(
     through: Sequence[str] = (),
     untrusted: bool = False,
 ) -> Done:
-    """Run a command configured by the user; append output and exit code to `log`, return the end in stdout.
+    """Run a command configured by the user; log output and exit code, return the end of the output.
 
-    It is stopped, and ShuttingDown raised, once `stopping` returns true. `answer`: a file that gets its standard
-    output first. `about`: what it runs for, for the log. `through`: a program that runs it, if not the shell. A death by
-    a signal has the code that shells give it: 128 and its number. `untrusted`: it runs agents' code, so it gets a pipe and
-    not the log, and not all of its output is kept (base/captured.py); what it leaves running cannot write any more.
+    Once `stopping` returns true, it is stopped and ShuttingDown raised. `answer`: a file that gets its standard
+    output before the log does. `about`: its purpose, for the log. `through`: a program that runs it instead of the
+    shell. If a signal kills it, the code is 128 plus the signal, as in shells. `untrusted`: it runs agents' code,
+    so it gets a pipe instead of the log. Not all of its output is kept (base/captured.py), and processes that it
+    leaves running cannot write to the log.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -309,7 +310,7 @@ def _waited(
     *,
     ends_others: bool,
 ) -> int | None:
-    """The exit code of a command, None if it took too long. `sink`: where what it prints into its pipe goes."""
+    """The exit code of a command, None if it took too long. `sink`: the log for the output in its pipe."""
     from llmc.base.captured import Captured  # most commands run none
 
     def look() -> None:
@@ -331,7 +332,7 @@ def _waited(
 
 
 def _code(process: Child, wait_s: float) -> int | None:
-    """The exit code of a command, as shells give it; None if it runs for longer than that."""
+    """The exit code of a command, as in shells; None if it is still running after `wait_s`."""
     try:
         code = process.wait(wait_s)
     except subprocess.TimeoutExpired:
@@ -350,7 +351,7 @@ def _wait(process: Child, timeout_s: float, look: Callable[[], None]) -> int | N
 
 
 def _end(process: Child, *, ends_others: bool) -> None:
-    """`ends_others`: told to end, it ends all that it runs, and then itself."""
+    """Kill a command. `ends_others`: on SIGTERM, it stops everything it runs, and then exits."""
     if ends_others:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -380,7 +381,7 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
 
 @contextlib.contextmanager
 def handling(handler: Callable[[int, Any], object], *numbers: int) -> Iterator[None]:
-    """Handle these signals in the meantime; outside the main thread, where Python cannot, they stay as they are."""
+    """Handle these signals during the block; does nothing outside the main thread, where Python cannot."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -431,7 +432,7 @@ def run_on_terminal(
 
 
 def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
-    """Append a command's output to a log, with one path replaced by another; of any size."""
+    """Append a command's output, of any size, to a log, with one path replaced by another."""
     with source.open("rb") as file, open_log(log) as sink:
         kept = b""
         while piece := file.read(1 << 20):
@@ -452,7 +453,7 @@ def tail(path: Path, start: int, limit: int = 8000) -> str:
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Stop a program and everything it started, then reap it."""
+    """Kill a program and its process group, then reap it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -495,7 +496,7 @@ class Talk:
             self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
 
     def until(self, deadline: float, poll_s: float, look: Callable[[], None]) -> tuple[bytearray, bytearray]:
-        """Its output, once it has ended; does not wait for a pipe that another process inherited.
+        """The program's output, once it has ended; does not wait for a pipe that another process inherited.
 
         `look` is called every `poll_s` and may raise.
         """
@@ -514,7 +515,7 @@ class Talk:
         return out, err
 
     def _exchange(self, wait_s: float) -> None:
-        if not self._pipes.get_map():  # only its end wakes us
+        if not self._pipes.get_map():  # all pipes are closed: wait for it to exit
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
         for key, _ in self._pipes.select(wait_s if self._pipes.get_map() else 0.0):

@@ -14,7 +14,7 @@ if PORTABLE:
     from llmc.base import portable
 
 
-#: the kernel's name of the program that contains others
+#: the kernel's name for bubblewrap, which contains other programs
 BUBBLEWRAP = "bwrap"
 
 
@@ -45,7 +45,7 @@ def start_of(pid: int) -> str | None:
 
 
 class Seen(NamedTuple):
-    """A running process among all others."""
+    """A running process, as seen in a list of all."""
 
     parent: int
     session: int
@@ -58,7 +58,7 @@ def marked(name: str, value: str) -> list[Process]:
 
 
 def marked_among_all(name: str, value: str) -> tuple[list[Process], dict[int, Seen]]:
-    """These, and everyone who was running then."""
+    """The processes that `marked` returns, and all that were running then."""
     wanted = f"{name}={value}".encode()
     found, everyone = [], {}
     for pid in _pids():
@@ -72,7 +72,7 @@ def marked_among_all(name: str, value: str) -> tuple[list[Process], dict[int, Se
 
 
 def _seen(pid: int) -> Seen | None:
-    """None for a process that is gone or a zombie; without /proc, without its parent and session."""
+    """None for a process that is gone or a zombie. Without /proc, parent and session are 0."""
     if PORTABLE:
         ticks = start_of(pid)
         return Seen(0, 0, ticks) if ticks is not None else None
@@ -81,10 +81,10 @@ def _seen(pid: int) -> Seen | None:
 
 
 def strayed(held: Iterable[Process], everyone: Mapping[int, Seen]) -> list[Process]:
-    """What left the session of a program and still descends from it, whatever environment it has.
+    """The descendants of a program that left its session, whatever their environment.
 
-    `held`: the processes that carry the program's mark. It starts each command in a session of its own, and its helpers in
-    its own session. It adopts orphans; inside bubblewrap, process 1 does. Without /proc nothing is found.
+    `held`: the processes that carry the program's mark. The program starts each command in a new session, but its
+    helpers in its own. It adopts orphans; inside bubblewrap, process 1 does. Without /proc nothing is found.
     """
     own = {process.pid for process in held if process.pid in everyone}
     tops = {pid for pid in own if everyone[pid].parent not in own}
@@ -99,7 +99,7 @@ def strayed(held: Iterable[Process], everyone: Mapping[int, Seen]) -> list[Proce
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The initial environment of our process; empty if it cannot be read."""
+    """The initial environment of a process of ours; empty if it cannot be read."""
     pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in environ(pid) or () if entry)
     return {name: value for name, _, value in pairs}
 
@@ -124,7 +124,7 @@ def is_hidden(pid: int) -> bool:
 
 
 def named(start: str) -> list[int]:
-    """Processes whose program has a name that starts like this."""
+    """Processes whose program name starts with `start`."""
     return [pid for pid in _pids() if name_of(pid).startswith(start)]
 
 
@@ -151,7 +151,7 @@ def is_alive(pid: int) -> bool:
 
 
 def waits_for_a_turn(pid: int) -> bool:
-    """Whether a process is waiting for CPU time or stopped by a signal."""
+    """Whether a process is running or waiting for CPU or disk, or is stopped by a signal."""
     found = _state(pid)
     return found is not None and found[0] in "RTtD"
 

@@ -68,8 +68,8 @@ def _remove_old(path: Path, keep: int) -> None:
 
 @contextlib.contextmanager
 def open_log(path: Path) -> Iterator[BinaryIO]:
-    """A log open for a longer time, as a command's output; not rotated in the meantime."""
-    # A separate lock, not on the sink: a program that the command leaves running would keep that forever.
+    """Open a log for a command's output; it is not rotated while it is open."""
+    # A separate lock, not on the sink: a program that the command leaves running would hold that one forever.
     lock = lock_to_append(path)
     try:
         with open(path, "ab", opener=private_opener) as sink:

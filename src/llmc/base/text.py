@@ -30,7 +30,7 @@ def printable(text: str) -> str:
     return text.translate(_PRINTABLE)
 
 
-#: they reverse the direction of text
+#: characters that change the direction of text
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | set(
     map(chr, range(0x2066, 0x2070))
 )
@@ -77,7 +77,7 @@ _VISIBLE = _Replacements(_written_out)
 
 
 def in_line(name: str) -> str:
-    """A name of a file in a line of ours; two that differ look different."""
+    """A file name, to show within a line; different names look different."""
     return visible(name).replace("\n", "^J").replace("\t", "^I")
 
 
@@ -202,9 +202,9 @@ _WORDS = pattern(r"(?:'[^']*'|\S)+")
 
 
 def wrap_command(text: str, width: int) -> list[str]:
-    """Lines that a shell reads as one command, however long: broken between words, never within quotes.
+    """Wrap a command so that a shell still reads one command: between words, never within quotes.
 
-    With a choice or a remark it is prose.
+    A word longer than a line is truncated. Text with a choice or a remark is wrapped as prose.
     """
     if ", " in text or " (" in text:
         return wrap(text, width, 4)
@@ -239,7 +239,7 @@ def gist(text: str, most: int = 500) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The closest of those in `known` that begin with the name, else the closest of all; "" if none is close."""
+    """The closest of the known names that begin with `name`, else the closest of all; "" if none is close."""
     import difflib  # slow to import, and only needed after a mistake
 
     names = dict.fromkeys(known)

@@ -39,15 +39,15 @@ class Unknown(Struct, frozen=True):
 
 
 def answered(found: T | Unknown, who: str = "", hint: str = "Run the command again.") -> T:
-    """The result of a probe; raises if there is none. `who`: whom it is about."""
+    """The result of a probe; raises if there is none. `who`: the subject of the error message."""
     if isinstance(found, Unknown):
         raise LlmcError(f"{who}: tmux did not answer: {found.reason}".removeprefix(": "), hint=hint)
     return found
 
 
-#: the options that the status line of a session shows (sessions/status_line.py), and where its key goes
+#: the options that a session's status line shows (sessions/status_line.py); NEXT: the session its key switches to
 LEFT, RIGHT, NEXT, KEYS = "@llmc_line", "@llmc_need", "@llmc_next", "@llmc_keys"
-#: of our own server: tmux draws it from the options by itself, and reads no formats in them
+#: the status line of our server: tmux draws it from these options, and expands no formats in their values
 STATUS_LINE = (
     *("set-option", "-g", "status", "on", ";"),
     *("set-option", "-g", "status-interval", "0", ";"),
@@ -71,7 +71,7 @@ class Tmux(Struct, frozen=True):
     """One private tmux server."""
 
     server: str
-    #: how long a running agent counts as running, because the daemon's lanes ask often
+    #: how long the last list of panes may be reused, because the daemon's lanes ask often
     remembers_s: float = 0.0
     _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class Tmux(Struct, frozen=True):
     def agent(
         self, worker: str, session: SessionName, pane_id: PaneId, instance: str, *, now: bool = False
     ) -> Pane | Unknown | None:
-        """The pane of a worker's launch, wherever it was moved to; None if it is gone. `now`: tmux is asked in any case."""
+        """The pane of a worker's launch, wherever it was moved to; None if it is gone. `now`: always ask tmux."""
 
         def look(found: Panes) -> Pane | None:
             return find(found, worker, session, pane_id, instance)
@@ -155,7 +155,7 @@ class Tmux(Struct, frozen=True):
     ) -> PaneId:
         """Start a program in its own pane and mark the pane; `died_argv` (with the pane) runs when it exits.
 
-        In a detached session, or in its own window if the user has something in that session.
+        The pane is in a new detached session, or in a new window if the user has something in that session.
         One tmux call, so that marks and options are set before the program can exit.
         """
         for _ in range(_TRIES):
@@ -200,7 +200,7 @@ class Tmux(Struct, frozen=True):
         )
 
     def _follow_people(self, session: SessionName, pane_id: PaneId, pid: int) -> None:
-        """The agent's window follows the size of an attached terminal, and returns to the default without one."""
+        """Make the agent's window follow the size of an attached terminal, and return to the default without one."""
         alone = f"#{{&&:{_runs(pid)},#{{?session_attached,0,1}}}}"
         attached = f"if-shell -F -t {pane_id} '{_runs(pid)}' 'set-option -w -t {pane_id} window-size latest'"
         detached = f"if-shell -F -t {pane_id} '{alone}' 'resize-window -t {pane_id} -x {WIDTH} -y {HEIGHT}'"
@@ -212,7 +212,7 @@ class Tmux(Struct, frozen=True):
         )
 
     def adopt(self, pane: Pane, died_argv: Sequence[str], *, instance: str, worker: str) -> None:
-        """Mark the pane of a launch that was made without marks, by a session-wide hook."""
+        """Mark a pane that was launched without marks; replaces its session-wide hook."""
         self.run(
             *["set-hook", "-u", "-t", exact(pane.session), "pane-died", ";"],
             *_marks(pane.id, instance, worker, died_argv)[:-1],

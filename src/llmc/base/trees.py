@@ -1,8 +1,8 @@
-"""Walk and remove trees that agents and checks wrote: of any depth, with few open files, and without following a link.
+"""Walk and remove trees that agents and checks wrote: of any depth, with few open files, without following links.
 
-Each directory is opened from the one above it (base/inside.py says why). A path to it could be longer than the system
-allows, a call for each level deeper than Python allows, and an open file for each level more than a process may have.
-So the way back is `..`, and that must be the directory that was left: an agent may have moved this one elsewhere.
+Each directory is opened from its parent (base/inside.py says why). In a deep tree, a path could be longer than
+the system allows, recursion deeper than Python allows, and one open file per level more than a process may have.
+So the way back is `..`, which must be where we came from: an agent may have moved the current directory.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Spot:
-    """The open directory where a walk is. Holds three files at most."""
+    """The current directory of a walk. Holds at most three open files."""
 
     def __init__(self, start: int, place: str = "", *, how: int = _READ) -> None:
-        """`start`: an open directory, which its caller closes. `place`: what to call it in `path`. `how`: to open others."""
+        """`start`: an open directory; the caller closes it. `place`: its name in `path`. `how`: flags for `open`."""
         self.fd = os.dup(start)
         self._start, self._place, self._how = start, place, how
-        #: the one above, until a step further down: what was opened may not let us back
+        #: the parent, kept open until the next step down: the directory may not let us open its `..`
         self._above: int | None = None
         self._names: list[str] = []
         self._left: list[os.stat_result] = []
@@ -35,11 +35,11 @@ class Spot:
 
     @property
     def path(self) -> str:
-        """It may be too long to be opened."""
+        """The path of the current directory; it may be too long to open."""
         return os.path.join(self._place, *self._names)
 
     def down(self, name: str) -> None:
-        """Raises OSError, also for a link."""
+        """Enter a directory; raises OSError, also for a link."""
         inner = os.open(name, self._how, dir_fd=self.fd)
         self._close_above()
         self._left.append(os.fstat(self.fd))
@@ -47,7 +47,7 @@ class Spot:
         self._above, self.fd = self.fd, inner
 
     def up(self) -> str:
-        """Returns the name of what was left."""
+        """Go back to the parent; returns the name of the directory that was left."""
         above = self._open_above()
         os.close(self.fd)
         self._above, self.fd = None, above
@@ -63,7 +63,7 @@ class Spot:
         return os.open("..", self._how, dir_fd=self.fd)
 
     def listed(self) -> tuple[list[str], list[str]]:
-        """The names of the directories in it, and those of everything else; a link is not a directory."""
+        """The names of the directories here, and of everything else; a link is not a directory."""
         folders: list[str] = []
         others: list[str] = []
         with os.scandir(self.fd) as entries:
@@ -78,9 +78,9 @@ class Spot:
 
 
 def walk(name: str, start: int, place: str = "") -> Iterator[tuple[Spot, list[str], list[str]]]:
-    """As os.fwalk: each directory at and below `name`, which is in the open directory `start`, with what it contains.
+    """Like os.fwalk, from `name` in the open directory `start` down: yields each directory and its contents.
 
-    The caller may remove names from the list of directories. What cannot be opened is left out, except `name` itself.
+    The caller may remove names from the list of directories. One that cannot be opened is skipped, except `name`.
     """
     with Spot(start, place) as at:
         at.down(name)
@@ -97,7 +97,7 @@ def walk(name: str, start: int, place: str = "") -> Iterator[tuple[Spot, list[st
 
 
 def _next(at: Spot, waiting: list[str]) -> bool:
-    """Go down to the first that can be opened; whether there is one."""
+    """Enter the next directory that can be opened; whether there is one."""
     while waiting:
         with contextlib.suppress(OSError):
             at.down(waiting.pop())
@@ -106,7 +106,7 @@ def _next(at: Spot, waiting: list[str]) -> bool:
 
 
 def remove(name: str, start: int) -> None:
-    """Remove what is called so in the open directory `start`; also directories without permissions."""
+    """Remove `name` in the open directory `start`, even if directories in it lack permissions."""
     if not stat.S_ISDIR(os.lstat(name, dir_fd=start).st_mode):
         os.unlink(name, dir_fd=start)
         return
@@ -125,7 +125,7 @@ def remove(name: str, start: int) -> None:
 
 
 def remove_empty(names: list[str], start: int, *, most: int, how: int) -> None:
-    """Remove an empty directory, by the names on the way to it; with `most` above 1 also those that become empty by it."""
+    """Remove the empty directory at the path `names`, then its parents, `most` in all; OSError if one is not empty."""
     with Spot(start, how=how) as at:
         for name in names:
             at.down(name)
@@ -134,7 +134,7 @@ def remove_empty(names: list[str], start: int, *, most: int, how: int) -> None:
 
 
 def _only_folders(at: Spot) -> list[str]:
-    """Remove everything but the directories; returns these."""
+    """Remove everything but the directories, and return their names."""
     folders, others = at.listed()
     for name in others:
         with contextlib.suppress(FileNotFoundError):
@@ -143,7 +143,7 @@ def _only_folders(at: Spot) -> list[str]:
 
 
 def _allow(name: str, folder: int) -> None:
-    """Let the owner read and change a directory. Without following a link, which Linux can only do by an open file."""
+    """Let the owner read and change a directory, without following a link: on Linux that takes an open file."""
     with contextlib.suppress(PermissionError):  # not ours; it may be readable as it is
         if not hasattr(os, "O_PATH"):
             os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)

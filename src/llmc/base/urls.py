@@ -57,7 +57,7 @@ def database_address(url: str) -> str:
 
 
 def database_secrets(url: str) -> list[str]:
-    """What no text may show of a PostgreSQL URL, as it is written and as it is sent; the longest first."""
+    """A PostgreSQL URL and the passwords in it, as written and decoded, longest first: no text may show them."""
     from urllib.parse import unquote
 
     place, _, query = url.partition("://")[2].partition("?")

@@ -1,4 +1,4 @@
-"""What wakes the daemon: a socket that names a worker, and a watch for changed files in a directory."""
+"""Wake the daemon: a socket for messages that name a worker, and a watch for changed files in a directory."""
 
 import contextlib
 import errno
@@ -47,7 +47,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def inode(path: Path) -> int:
-    """Identifies the socket at this path, which changes when the file is replaced; 0: none."""
+    """The inode of the socket at this path, which changes when the file is replaced; 0 if there is none."""
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -197,7 +197,7 @@ def _read(path: Path) -> tuple[str, Data]:
 
 
 def _replaced(text: str, parts: KeyPath, value: object) -> str:
-    """The text with another value of a key; msgspec.UNSET removes the key."""
+    """The text with a key set to another value; msgspec.UNSET removes the key."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -260,7 +260,7 @@ def _means(text: str, parts: KeyPath, wanted: Data) -> bool:
 
 
 def _trimmed(data: Data, parts: KeyPath) -> Data:
-    """Without the empty tables around a key; but an empty worker table stays."""
+    """The data without empty tables around a key; an empty worker table stays."""
     for length in range(len(parts) - 1, 0, -1):
         is_worker = parts[0] == "workers" and length == 2
         if lookup(data, parts[:length]) == {} and not is_worker:

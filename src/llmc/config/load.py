@@ -79,7 +79,7 @@ def check(value: object, kind: inspect.Type, path: KeyPath, found: Found) -> obj
 
 
 def nearest(key: str, known: Iterable[str], table: KeyPath = ()) -> str:
-    """The end of a sentence about an unknown key; with `table`, the known ones are named with it."""
+    """The end of a sentence about an unknown key; with `table`, known keys are shown with its name."""
     names = {name.lower(): join_key((*table, name)) for name in known}
     if near := closest(key.lower(), names, 0.5):
         return f'did you mean "{names[near]}"?'
@@ -155,7 +155,7 @@ def _check_dict(table: dict[str, object], kind: inspect.DictType, path: KeyPath,
 
 
 def _check_union(value: object, kind: inspect.UnionType, path: KeyPath, found: Found) -> object:
-    """The first type that fits; else the problem of the only one, or of the union."""
+    """Check against the first type that fits; if none does, report one problem for the union or its only type."""
     choices = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
     for one in choices:
         problems: Found = []
@@ -240,7 +240,7 @@ def load_config(path: Path) -> Config:
 
 
 def check_text(text: str, file: str, root: Path | None = None) -> tuple[Config | None, list[Problem]]:
-    """A Config, or all problems in order of their lines. `root`: what must stay out of a contained program's reach."""
+    """A Config, or all problems in order of their lines. `root`: must not overlap the paths in `sandbox`."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -266,7 +266,7 @@ def _problems(found: Found, text: str, file: str) -> list[Problem]:
 
 
 def opened_places(config: Config, root: Path) -> Found:
-    """What of `sandbox.read` and `sandbox.write` would show or share the root, or share the source repository."""
+    """Entries of `sandbox.read` or `sandbox.write` that overlap the root, or of `sandbox.write` the source."""
     if not config.sandbox.read and not config.sandbox.write:
         return []
     ours = {str(root): "the root", os.path.realpath(root): "the root"}
@@ -339,7 +339,7 @@ def advice(config: Config) -> list[str]:
 
 
 def _missing_places(config: Config) -> list[str]:
-    """What a contained program is to see, and is not there."""
+    """Warnings about paths in `sandbox.read` and `sandbox.write` that do not exist."""
     named = (("read", config.sandbox.read), ("write", config.sandbox.write))
     return [
         f"sandbox.{kind} names {place}, which does not exist. Fix: create it, or remove the entry with `llmc config edit`"
@@ -350,7 +350,7 @@ def _missing_places(config: Config) -> list[str]:
 
 
 def _stall_before_the_ladder(config: Config) -> str:
-    """The supervisor must not restart the fleet during the recovery of a silent worker."""
+    """Warn if the supervisor would restart the daemon while goals recover a silent worker."""
     goals, stall_s = config.overseer.goals, config.overseer.stall_timeout_secs
     needs_s = goals.recovery_s()
     if not goals.enabled or stall_s > needs_s:

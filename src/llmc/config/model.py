@@ -119,7 +119,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
 AgentName = Literal["claude", "scripted"]
 
 
-#: whether an agent is contained: where this machine can, always, never
+#: whether to contain an agent: if this machine supports it, always, never
 Sandbox = Literal["auto", "on", "off"]
 
 
@@ -531,7 +531,7 @@ class Config(Table, frozen=True, kw_only=True):
     prices: dict[ModelName, Price] = {}
 
     def shown(self) -> "Config":
-        """The same for people: without the password of the database."""
+        """The configuration to show to the user: without the database password."""
         return replace(self, fleet=replace(self.fleet, database=database_address(self.fleet.database)))
 
     def model_of(self, worker: str) -> str:
@@ -540,11 +540,11 @@ class Config(Table, frozen=True, kw_only=True):
         return (configured and configured.model) or self.defaults.model
 
     def sandbox_of(self, worker: str) -> Sandbox:
-        """Whether a worker's agent is contained, or the default."""
+        """A worker's `sandbox` setting, or the default."""
         configured = self.workers.get(worker)
         return (configured and configured.sandbox) or self.defaults.sandbox
 
     @property
     def checks(self) -> Sandbox:
-        """Whether the commands that check work are contained, or the default."""
+        """The `sandbox.checks` setting, or the default."""
         return self.sandbox.checks or self.defaults.sandbox

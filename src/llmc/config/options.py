@@ -80,7 +80,7 @@ def check_no_nul(value: str) -> str | None:
 
 
 def check_can_be_typed(value: str) -> str | None:
-    """Reject now what would be refused when the prompt is sent, unattended."""
+    """Reject now what would be refused later, when the prompt is sent unattended."""
     bad = re.search(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]", value)
     return f"must not contain control characters (U+{ord(bad[0]):04X})" if bad else None
 
@@ -107,7 +107,7 @@ WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
 EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
 EnvPattern = Annotated[str, Meta(extra={"check": check_env_pattern})]
 HostName = Annotated[str, Meta(extra={"check": check_host_name})]
-#: text that a program can take
+#: text that can be passed to a program
 Text = Annotated[str, Meta(extra={"check": check_no_nul})]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 ModelName = Annotated[str, Meta(extra={"check": check_model_name, "placeholder": "<model>"})]

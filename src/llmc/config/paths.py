@@ -91,14 +91,14 @@ class Root(Struct, frozen=True):
         return self.logs / f"{worker}.log"
 
     def cache(self, worktree: Path) -> Path:
-        """Of one worktree or slot only: what one agent leaves there, no other runs."""
+        """The cache of one worktree or slot; not shared, so that no agent runs what another left there."""
         return self.caches / worktree.name
 
     def lock(self, name: str) -> Path:
         return self.locks / f"{name}.lock"
 
     def wake_socket(self) -> Path:
-        """The daemon's wake-up socket, alone in its directory: in the root, or in a short one if that path is too long."""
+        """The daemon's wake-up socket, alone in its directory; outside the root if its path there would be too long."""
         return self._socket(self.path / root_layout.WAKE_SOCKET)
 
     def _socket(self, path: Path, mark: str = "") -> Path:
@@ -160,7 +160,7 @@ def find_root(
 ) -> Root:
     """The root of a command; see config/trust.py.
 
-    In a repository of another project, `~/llmc` is refused; a command that only reads gets a `tell` for it instead.
+    In another project's repository, `~/llmc` is refused; with `tell`, for commands that only read, it only warns.
     """
     try:
         chosen = trust.choose(explicit, environ, str(cwd), git_root)

@@ -8,7 +8,7 @@ LOGS = "logs"
 EVENTS = "logs/events.jsonl"
 PRIVATE = ".llmc"
 DAEMON = ".llmc/daemon.json"
-#: a directory of its own: contained agents see it, and the socket in it is replaced when a daemon starts
+#: in its own directory, which contained agents see: the socket is replaced when a daemon starts
 WAKE_SOCKET = ".llmc/run/wake.sock"
 INBOX = ".llmc/inbox"
 LOCKS = ".llmc/locks"
@@ -36,18 +36,18 @@ TRASH_AGES = ".llmc/trash_ages.json"
 #: the tasks of pinned work
 TRASH_TASKS = ".llmc/trash_tasks"
 BIN = ".llmc/bin"
-#: of contained workers: the git directory, and the home of the client
+#: for contained workers: the git directory, and the client's home
 REPOS = ".llmc/repos"
 HOMES = ".llmc/home"
 #: for contained workers: the submodules of the default branch, as bare repositories
 SUBMODULES = ".llmc/submodules"
-#: of contained programs, by worktree: what their tools download and build
+#: for contained programs, by worktree: what their tools download and build
 CACHES = ".llmc/cache"
 SLOTS = ".llmc/slots"
 REVIEWS = ".llmc/reviews"
 #: git settings that could not be used
 SET_ASIDE = ".llmc/set-aside"
-#: reverted git settings, while state.json could not be written
+#: reverted git settings that could not be reported in state.json yet
 UNSAID = ".llmc/unsaid.jsonl"
 #: the ID of a registered root (config/trust.py)
 ROOT_ID = ".llmc/root-id"

@@ -1,4 +1,4 @@
-"""What `llmc init` suggests for a repository, based on its files. Pure."""
+"""Suggest settings for `llmc init`, based on the files of a repository. Pure."""
 
 import hashlib
 import json
@@ -91,7 +91,7 @@ def _where_pytest_is(files: Mapping[str, str], project: Mapping[str, Any]) -> st
 
 
 def _mentions_pytest(value: object) -> bool:
-    """As a table of its own, or as a requirement (`pytest>=8`) in any list or table."""
+    """Whether there is a `pytest` table, or a requirement (`pytest>=8`) in any list or table."""
     if isinstance(value, Mapping):
         return any(key == "pytest" or _mentions_pytest(inner) for key, inner in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which directory may be a root.
+"""Decide which directory may be a root.
 
 A root names programs to run (`agent_command`, `repo.setup`, notifiers), and anyone can create a directory with `.llmc/`
 and `config.toml`: another user, or an agent whose work landed in a checkout. So a root must belong to us, and one that
@@ -112,7 +112,7 @@ def register(root: str) -> bool:
 
 
 def forget(root: str) -> bool:
-    """Remove a root from the registry; returns whether it was there. The last one removes the registry."""
+    """Remove a root from the registry; returns whether it was there. Removing the last one removes the registry."""
     place = registry()
     if place is None or root not in _read_registry():
         return False
@@ -313,7 +313,7 @@ def _write_registry(place: str, roots: Mapping[str, str]) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """As base/files.py does, which is not light."""
+    """Like `write_atomic` in base/files.py, which is slow to import."""
     temp = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(text)

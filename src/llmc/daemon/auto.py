@@ -1,4 +1,4 @@
-"""Auto mode in the daemon: its workers, its clock, and its end."""
+"""Auto mode in the daemon: wakes its workers, checks once a second what no event reports, and ends the run."""
 
 import asyncio
 import contextlib
@@ -103,9 +103,9 @@ PULSE_S = 1.0
 BASE_S = 1.0
 #: how long a config file may stay invalid while it is edited
 CONFIG_SETTLE_S = 2.0
-#: for how many ticks state.json may be unreadable because the system is short of something
+#: for how many ticks state.json may be unreadable because the system is short of resources
 SHORT_TICKS = 10
-#: collects several changes of the task list
+#: how long to collect changes of the task list
 SETTLE_S = 0.02
 _PLAIN = pattern(r"[\w./-]+( [\w./-]+)*")
 
@@ -128,9 +128,9 @@ class AutoOptions(Struct, frozen=True):
         return replace(config, auto=replace(config.auto, **given))
 
     def recorded(self) -> dict[str, Any]:
-        """The options as state.json has them, for the command that starts auto mode again.
+        """The options to keep in state.json, for hints with the command that starts auto mode again.
 
-        Hints leave the machine: a post-accept command is in them only if it is plain words, which hold no secret.
+        Hints leave the machine: they include a post-accept command only if it is plain words, which hold no secret.
         """
         until = self.until_unix and datetime.fromtimestamp(int(self.until_unix))
         said = {
@@ -145,7 +145,7 @@ class AutoOptions(Struct, frozen=True):
 
 
 def _in_hints(command: str | None) -> str | None:
-    """Words and paths as they are; for anything else a placeholder, which the user replaces."""
+    """A command of plain words and paths; for any other, a placeholder that the user replaces."""
     if command is None:
         return None
     return shlex.quote(command) if not command or _PLAIN.fullmatch(command) else "COMMAND"
@@ -166,7 +166,7 @@ class AutoMode:
     ) -> None:
         """`poke` checks a worker after that many seconds, `end` stops the daemon; both from any thread.
 
-        `current`: the project with the configuration of now.
+        `current`: the project with the current configuration.
         """
         if not project.config.auto.task_list_id:
             raise queue.no_task_list()
@@ -237,13 +237,13 @@ class AutoMode:
         self._pulse(loop)
 
     def _pulse(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The event loop makes progress; once tasks are started, `tick` reports it."""
+        """Report that the event loop makes progress, until `begin`; from then on, `tick` does."""
         if self._heartbeat is not None and self._loop is None:
             self._heartbeat.mark()
             loop.call_later(PULSE_S, self._pulse, loop)
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
-        """Start tasks from now on; the first heartbeat was before that."""
+        """Start tasks from now on. Heartbeats began earlier, in `show_life`."""
         assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
             ahead_s = tx.state.auto.ahead_s if self._node is not None else None
@@ -260,7 +260,7 @@ class AutoMode:
             self._poke(name, 0.0)
 
     def _watch_list(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch the task list, instead of an earlier watch; without one, each tick looks and tries again."""
+        """Watch the task list, replacing an earlier watch. If that fails, each tick looks for work and tries again."""
         self._stop_watching(loop)
         try:
             watch = self._run.queue.source.watch()
@@ -274,7 +274,7 @@ class AutoMode:
         loop.add_reader(watch.fileno(), self._list_changed)
 
     def _hear_again(self) -> None:
-        """What was not heard has to be looked for. From any thread."""
+        """Watch the task list again, and look for work that was missed. From any thread."""
         if (loop := self._loop) is not None:
             loop.call_soon_threadsafe(self._watch_list, loop)
             self._look_for_work()
@@ -283,7 +283,7 @@ class AutoMode:
         if self._watch is not None:
             loop.remove_reader(self._watch.fileno())
             self._watch.close()
-            self._watch = None  # its file numbers may be of other files soon
+            self._watch = None  # its file descriptor may be reused soon
 
     def _list_changed(self) -> None:
         assert self._watch is not None
@@ -293,7 +293,7 @@ class AutoMode:
         self._look_for_work()
 
     def _look_for_work(self) -> None:
-        """Wake as many free workers as there are tasks, soon, and once for many changes. From any thread."""
+        """Soon wake as many free workers as there are tasks, once for several changes. From any thread."""
         if self._loop is not None and not self._looking:
             self._looking = True
             self._loop.call_soon_threadsafe(self._loop.call_later, SETTLE_S, self._tell_the_idle)
@@ -329,7 +329,7 @@ class AutoMode:
         self._guarded(partial(attend.attend, self._run, project, name, clock, problem))
 
     def could_not_look(self, name: str, error: LlmcError) -> None:
-        """Its lane failed before a decision."""
+        """Handle a lane that failed before `look`."""
         self._guarded(partial(attend.could_not_look, self._run, self._project, name, error))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -347,7 +347,7 @@ class AutoMode:
         self._failed = failure
         try:
             self._report(failure)
-        finally:  # whatever cannot be written now: nothing more is done for any worker
+        finally:  # even if nothing can be written: no worker may continue
             self._end(1)
 
     def _report(self, failure: HardFailure) -> None:
@@ -373,7 +373,7 @@ class AutoMode:
         return ""
 
     def tick(self, state: State) -> None:
-        """Once a second, with the current state: what only the clock triggers."""
+        """Called once a second, with the current state, for what only the clock triggers."""
         assert self._heartbeat is not None
         self._heartbeat.mark()
         try:
@@ -417,7 +417,7 @@ class AutoMode:
             self._end(0)
 
     def _watch_base(self, state: State) -> None:
-        """A default branch that fails is checked again when it moved; once it passes, work continues."""
+        """Check a failing default branch again when it has moved; once it passes, work continues."""
         fails = state.failing_base is not None
         if fails != self._base_fails:
             self._base_fails = fails
@@ -438,7 +438,7 @@ class AutoMode:
             self._poke_all(state, status)
 
     def _watch_persons(self, state: State) -> None:
-        """No hook reports that the user left, or cleared their draft."""
+        """Check the workers that wait for the user: no hook reports that the user left or cleared a draft."""
         records = self._records(state)
         waiting_for = [record.name for record in records if record.person is not None]
         for name in waiting_for:
@@ -449,7 +449,7 @@ class AutoMode:
         self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
-        """A worker is free, and new tasks are started."""
+        """Whether a worker is free and new tasks are started."""
         return self._starts_tasks(state) and any(map(is_free, self._records(state)))
 
     def _starts_tasks(self, state: State) -> bool:
@@ -523,7 +523,7 @@ class AutoMode:
             self.fail(HardFailure(Cause.CONFIG, error.message))
 
     def state_unreadable(self, error: Exception | None) -> None:
-        """The outcome of a look at state.json; None: it was read. What says nothing about the file may pass."""
+        """Handle the outcome of reading state.json; None: it was read. A shortage of resources may pass."""
         self._unread = self._unread + 1 if error is not None else 0
         if error is not None and (not is_shortage(error) or self._unread > SHORT_TICKS):
             self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
@@ -556,7 +556,7 @@ class AutoMode:
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:
-        """Print the digest, and notify the user; the other nodes hear of the end."""
+        """Send the last events to the other nodes, print the digest, and notify the user."""
         if self._node is not None:
             self._node.tell_last_events()
         with contextlib.suppress(*TROUBLE):

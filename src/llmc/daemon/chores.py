@@ -32,7 +32,7 @@ from llmc.workers.restore import prune_by_itself
 
 
 def list_again(root: str) -> None:
-    """Update the attention list with tasks and goals. The mark comes first, so that later changes are seen again."""
+    """Update the attention list with tasks and goals. Touches the mark first, so that later changes are not missed."""
     from llmc.reports import digest  # 40 ms that most commands do not need
 
     project = open_project(root)
@@ -47,7 +47,7 @@ RETRY_LOOK_S = 5.0
 
 
 class Notices:
-    """Reads new events. The position of the previous daemon is in incidents.json."""
+    """Sends notifications for new events and attention items, from the position in incidents.json on."""
 
     def __init__(self, project: Project) -> None:
         path = str(project.root.events)
@@ -74,7 +74,7 @@ class Notices:
                 notify.retry(project)
 
     def _tell_items(self, project: Project) -> None:
-        """Due when the state changed, and from time to time for what only the clock or a client's file shows."""
+        """Check the attention list if the state changed, and regularly for what only the clock or a client's file shows."""
         changed = os.stat(project.root.state).st_mtime_ns
         if changed == self._state_changed and monotonic() - self._looked < RETRY_LOOK_S:
             return
@@ -125,7 +125,7 @@ def _not_fatal(log: logging.Logger, action: str) -> Iterator[None]:
 
 
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
-    """Record the time, look at the source, and fetch the base if a worker waits for review, or it is not known."""
+    """Record the patrol, check the source, and fetch the base if a worker waits for review or the base is unknown."""
     with _not_fatal(log, "patrol_problem"):
         with project.store.transaction() as tx:
             tx.remember_patrol()

@@ -1,4 +1,4 @@
-"""The daemon seen from outside: its registration `.llmc/daemon.json`, its start in the background, its stop."""
+"""Controls the daemon from outside: its registration `.llmc/daemon.json`, starting it detached, stopping it."""
 
 import contextlib
 import json
@@ -97,7 +97,7 @@ def last_line(text: str) -> str:
 
 
 def find(project: Project) -> Process | None:
-    """The daemon's process: it holds the lock and identifies itself as the daemon. No other process is ever signalled.
+    """The daemon's process: it holds the lock and identifies itself as the daemon. No other process is ever signaled.
 
     The pid in daemon.json or in the lock file alone is not enough: both outlive a daemon, and pids are reused.
     """
@@ -166,7 +166,7 @@ def stop(
 
 
 def _accepts_request(project: Project, told: signal.Signals) -> bool:
-    """Ask the daemon of this root to stop: a signal would stop every root of its process. Whether it accepts."""
+    """Ask this root's daemon to stop; whether it accepts. A signal would stop every root of its process."""
     daemon, request = live_registration(project), _request(project.root)
     if daemon is None or daemon.instance_id is None:
         return False
@@ -184,7 +184,7 @@ def _accepts_request(project: Project, told: signal.Signals) -> bool:
 
 
 def accept_request(root: Root, instance_id: str) -> signal.Signals | None:
-    """The request that names this daemon; removing it tells the command that it was accepted."""
+    """Accept a request to stop that names this daemon; removing the file tells the command that it was accepted."""
     request = _request(root)
     row = json_record(request)
     if row.get("instance_id") != instance_id:
@@ -198,7 +198,7 @@ def _request(root: Root) -> Path:
 
 
 def _is_at_it(project: Project, daemon: Process) -> bool:
-    """Wait for the process: its lock may be free, or taken by another, before it exits."""
+    """Whether it is still running. A process may outlive its lock; another daemon may take the lock once it exited."""
     return daemon.is_alive and project.daemon_runs()
 
 

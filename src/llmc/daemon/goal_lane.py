@@ -1,4 +1,4 @@
-"""The goals' lane in the daemon: periodic ticks, and ticks after relevant events. It holds up no worker."""
+"""The goals' lane in the daemon: ticks periodically and after relevant events, without holding up a worker."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,9 @@ from llmc.goals.runner import Runner
 from llmc.goals.ticks import Ticked
 from llmc.repo.project import Project
 
-#: collects events that happen together
+#: how long to collect events that happen together
 SETTLE_S = 0.2
-#: earliest next tick after a requested one
+#: minimum wait for a tick that the last one asked for
 LEAST_S = 0.5
 
 
@@ -44,7 +44,7 @@ class GoalsLane:
             self._after(0.0, "start")
 
     def poke(self) -> None:
-        """Something happened; from any thread."""
+        """Tick soon because something happened; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop and its planner have ended
             self._loop.call_soon_threadsafe(self._poke)
 

@@ -1,6 +1,6 @@
-"""Several roots in one process, each with its own daemon, lanes, log, registration and end.
+"""Hosts the daemons of several roots in one process, each with its own lanes, log, registration and shutdown.
 
-What belongs to the process is only here: the event loop, the signals, and the exit. `llmc up` hosts one root.
+Only this module handles the process itself: the event loop, the signals, and the exit. `llmc up` hosts one root.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Host:
             self._note(daemon, error)
 
     def _note(self, daemon: Daemon, error: Exception) -> None:
-        """The error is in that root's log. If other roots continue, print it here too."""
+        """Keep the error, which is also in that root's log. If there are other roots, print it too."""
         self._errors.append(error)
         if len(self._daemons) > 1:
             say(f"{daemon.project.root.path}: {error}")

@@ -31,12 +31,12 @@ from llmc.repo.project import Project
 from llmc.sessions import requests, sessions
 from llmc.workers.patrol import finish_interrupted, patrol, rebase_if_queued
 
-#: when to check a worker again whose lock was taken
+#: how soon to check a worker again whose lock was taken
 RETRY_S = 1.0
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool that refuses no work when the system has no thread left: its first thread, there from the start, does it later."""
+    """A pool that accepts work even if the system has no thread left: its first thread, started early, does it later."""
 
     def __init__(self, most: int, name: str) -> None:
         super().__init__(most, name)
@@ -141,7 +141,7 @@ PASSES_S = 10.0
 
 
 class Rounds(Struct):
-    """Shared by all lanes of a daemon, each in its own thread."""
+    """The work of a round, shared by all lanes of a daemon. Each lane runs it in a thread of its own."""
 
     #: the project with the current configuration
     _current: Callable[[], Project]
@@ -149,7 +149,7 @@ class Rounds(Struct):
     _watch: Watch
     _agents: AgentsWatch
     _auto: AutoMode | None
-    #: the last line printed about each worker
+    #: the last status printed for each worker
     _seen: dict[str, Status]
     #: wakes the lanes of workers that an accept has queued
     _poke_queued: Callable[[], None]

@@ -12,7 +12,7 @@ from llmc.base.files import append_line
 from llmc.base.text import visible
 from llmc.base.urls import scrub, scrub_all
 
-#: the terminal or the pipe is gone for good; a full disk is not
+#: errors after which the terminal or the pipe is gone for good; a full disk is not one of them
 _NO_READER = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 

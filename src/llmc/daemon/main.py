@@ -1,4 +1,4 @@
-"""The daemon of one root; daemon/host.py has the process. Hooks wake it; patrol is only the safety net."""
+"""The daemon of one root; daemon/host.py runs it. Hooks wake it; patrol is only the safety net."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ CLIENT_WATCH_S = 1.0
 MOST_WAKE_UPS = 500
 #: how long a patrol waits for the source before it uses the known base
 FETCH_WAIT_S = 10.0
-#: maximum age of tmux data, for looks; who types, lands or resets asks tmux (Project.pane_now)
+#: maximum age of tmux data for a check; before it types, lands or resets, llmc asks tmux (Project.pane_now)
 PANES_HOLD_S = 0.2
 #: how long running rounds may take to finish when the daemon stops
 DRAIN_S = 10.0
@@ -179,7 +179,7 @@ class Daemon:
         self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
     def told(self, number: signal.Signals) -> None:
-        """Shut down this root only. In the event loop."""
+        """Shut down this root only. Called in the event loop."""
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
         self.handing_over = self.handing_over or number == control.HAND_OVER
@@ -247,7 +247,7 @@ class Daemon:
                 self._patrol()
 
     def _watch_clients(self) -> None:
-        """Read the clients' status files, for workers whose status such a file could change."""
+        """Wake the lanes of workers whose status is out of date, by their client's status file for example."""
         try:
             changed = os.stat(self.project.root.state).st_mtime_ns
             if changed != self.state_changed:
@@ -283,7 +283,7 @@ class Daemon:
             self.patrolling = self._in_background(self._patrol_once(jump))
 
     def _look_at_trash(self, now: float) -> None:
-        """Measure time here instead of by the clock: a wrong clock must not make work look old."""
+        """Prune the trash once an hour. Time is measured here: a wrong clock must not make work look old."""
         if self.looked_at_trash is not None and now - self.looked_at_trash < TRASH_S:
             return
         ran_s = None if self.looked_at_trash is None else now - self.looked_at_trash
@@ -354,15 +354,15 @@ class Daemon:
         return f"{name}: {record.status if record else 'removed'}"
 
     def _poke_queued(self) -> None:
-        """An accept ended: wake the lanes of the workers it queued."""
+        """Wake the lanes of the workers that an accept queued for a rebase."""
         for name, record in self.project.store.read().workers.items():
             if record.rebase_due and name in self.lanes:
                 self.loop.call_soon_threadsafe(self.lanes[name].poke)
 
     def _current_project(self) -> Project:
-        """The project with the current configuration: an accept must be validated by today's rules, not by those of our start.
+        """The project with the current configuration: an accept follows the rules of now, not those of our start.
 
-        An invalid one raises, so that nothing is done by unknown rules.
+        Raises if the configuration is invalid, so that nothing is done by unknown rules.
         """
         try:
             changed = self.project.root.config.stat().st_mtime_ns
@@ -412,7 +412,7 @@ class Daemon:
             self.seen.pop(name, None)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Future[None]:
-        """Keep a strong reference to a task; the loop keeps only a weak one."""
+        """Run a coroutine as a task, and keep a strong reference; the loop keeps only a weak one."""
         task = asyncio.ensure_future(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
@@ -473,7 +473,7 @@ class Daemon:
         ]
 
     async def _drained(self) -> set[str]:
-        """Workers whose rounds did not finish; each of their steps can be repeated."""
+        """Wait for running rounds; the workers whose round did not finish. Each of its steps can be repeated."""
         deadline = monotonic() + DRAIN_S
         while clock.running(self.root_name) and monotonic() < deadline:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The daemon as a node of a fleet: it shows that it lives, keeps its leases, and frees what lost nodes had."""
+"""The daemon as a node of a fleet: sends heartbeats, keeps its leases, and takes over from lost nodes."""
 
 import asyncio
 import contextlib
@@ -35,9 +35,9 @@ from llmc.workers import answering
 
 #: the attention item while the database does not answer
 DATABASE = "fleet:database"
-#: and while nothing lands, because no node can run the command of one that died
+#: and while nothing lands, because this node cannot run the post-accept command of a lost one
 COMMAND = "fleet:post_accept"
-#: and for each worker whose question no goal asks here
+#: and for each worker whose question is not asked by a goal on this node
 QUESTION = "fleet:question:"
 
 
@@ -53,9 +53,9 @@ class Node:
         run_post_accepts: Callable[[], None],
         has_use_for_a_task: Callable[[], bool],
     ) -> None:
-        """`heard_again`: the database answers again, so what was not heard in between has to be looked for.
+        """`heard_again`: called when the database answers again, to look for changes that were missed.
 
-        `current`: the project with the configuration of now.
+        `current`: the project with the current configuration.
         """
         self._project = project
         self._run = run
@@ -86,9 +86,9 @@ class Node:
         self._client = agent_for(self._project).version()
 
     def _called(self, reason: str) -> None:
-        """Another node has something for this one: an answer is looked at in the next tick, a task by who hears of changes.
+        """Handle a call from another node: the next tick delivers an answer; for a task, the list's watch wakes a worker.
 
-        A node that cannot start the task lets another one know.
+        If no worker here can start the task, call another node.
         """
         if reason == FOR_ANSWER:
             self._next = 0.0
@@ -96,7 +96,7 @@ class Node:
             self._threads.submit(self._tasks.call_waiting)
 
     def tick(self, state: State) -> None:
-        """Once a second, in the daemon's loop."""
+        """Called once a second, in the daemon's loop."""
         if not self._is_beating and monotonic() >= self._next:
             self._is_beating = True
             self._next = monotonic() + beat_s(self._own.lease_s)
@@ -140,7 +140,7 @@ class Node:
         sightings.remember(self._project.root, Sighting(now_unix(), self._own.node, pulse.nodes, pulse.more))
 
     def _heed_commands(self, pulse: Pulse) -> None:
-        """Run the post-accept command of a node that died; until it has finished, nothing lands."""
+        """Run the post-accept command of a lost node; until it has finished, nothing lands."""
         project = self._current()
         if project.shared is None:  # config.toml names no database any more
             return
@@ -164,7 +164,7 @@ class Node:
         raising.sync(self._project, (COMMAND,), {COMMAND: item} if lost else {})
 
     def _list_questions(self, state: State, pulse: Pulse) -> None:
-        """A worker that is blocked in a plan item is the goal's to ask about, but only on the node that drives the goals."""
+        """List the questions of workers blocked in a plan item, unless this node drives the goals: then the goal asks."""
         wanted = {
             f"{QUESTION}{record.name}": {
                 "kind": "question",
@@ -179,7 +179,7 @@ class Node:
         raising.sync(self._project, (QUESTION,), wanted)
 
     def _start(self, alone: threading.Lock, work: Callable[[], None]) -> None:
-        """Do what may take long in a thread of its own; not twice at a time."""
+        """Run work that may take long in another thread, unless it is already running."""
         if not (self._project.stopping and self._project.stopping()):
             self._threads.submit(self._do, alone, work)
 
@@ -198,7 +198,7 @@ class Node:
             alone.release()
 
     def _deliver(self) -> None:
-        """Answer workers with what was typed on other nodes."""
+        """Deliver answers that were typed on other nodes."""
         for one in answers.waiting(self._own):
             if one.id not in self._receipts:
                 self._receipts[one.id] = self._answer(one)
@@ -238,7 +238,7 @@ class Node:
         ]
 
     def _heed(self, pulse: Pulse) -> None:
-        """Budgets and limits are of the account, whichever node used them."""
+        """Apply the usage and the parks of other nodes: budgets and limits apply to the whole account."""
         used = pulse.used
         if pulse.ahead_s is not None:
             parks.compare_clock(self._project, pulse.ahead_s)
@@ -252,7 +252,7 @@ class Node:
             parks.follow(self._run, self._project, *about)
 
     def _gone(self, error: DatabaseGone) -> None:
-        """Nothing is claimed and nothing lands; the agents finish their turns."""
+        """Report, once, that the database is gone: no task starts or lands, and the agents finish their turns."""
         if not self._is_gone:
             text = f"{error.message}. No task starts or lands until it responds"
             about = {"kind": "database", "severity": "blocked", "who": self._own.node, "text": text}
@@ -275,13 +275,13 @@ class Node:
             self._beating.stop()
 
     def tell_last_events(self) -> None:
-        """After the daemon has logged its end."""
+        """Send the last events, after the daemon has logged its end."""
         with contextlib.suppress(LlmcError):
             self._events.send()
 
 
 def own_park(auto: AutoState) -> Park | None:
-    """A park that began here; one that follows another node's is not told on, or it would never end."""
+    """The park that began on this node. One that follows another node's is not passed on, or it would never end."""
     if not is_parked(auto) or auto.parked_by or auto.parked_cause == Cause.BUDGET or auto.ahead_s is None:
         return None
     return Park(auto.parked_cause, auto.parked_reason, auto.parked_until_unix - auto.ahead_s)

@@ -30,7 +30,7 @@ ENDED_S = 0.1
 
 
 class AgentsWatch(Struct):
-    """Has a worker checked when the process of its agent exits."""
+    """Wakes the lane of a worker when its agent's process exits."""
 
     _loop: asyncio.AbstractEventLoop
     #: checks a worker after that many seconds; from any thread
@@ -72,7 +72,7 @@ class AgentsWatch(Struct):
             self._poke_after(name, 0.0)
 
     def found(self, name: str, pid: int) -> None:
-        """From any thread: an agent launched by a command, or one that exited without tmux knowing yet."""
+        """From any thread: watch an agent that a command launched; one that exited before tmux noticed is checked again."""
         if is_alive(pid):
             self._loop.call_soon_threadsafe(self.watch, name, pid)
         else:
@@ -120,13 +120,13 @@ class Watch(Struct):
 
 
 class SourceWatch(Struct):
-    """While work waits to land: sees that the user's changes in the source are gone, as `llmc status` does."""
+    """While work waits to land, notices when the user's changes in the source are gone, as `llmc status` does."""
 
     _threads: ThreadPoolExecutor
     _say: Callable[[str], None]
     _looking: bool = False
     _next: float = 0.0
-    #: a look, or the accept before it, found the user's changes. What git refuses in a clean source is not tried at each look
+    #: the last look, or the accept before it, found the user's changes; if git refuses a clean source, looks do not retry
     _in_use: bool = True
 
     def tick(self, project: Project, auto: AutoState) -> None:
@@ -151,7 +151,7 @@ class SourceWatch(Struct):
                 self._land_now(project)
             self._in_use = self._in_use if is_free is None else not is_free
         except TROUBLE:
-            pass  # the next look, or the end of the wait
+            pass  # the next look retries, or the end of the wait does
         finally:
             self._next = clock.monotonic() + source_pause_s(clock.monotonic() - began)
             self._looking = False
@@ -173,7 +173,7 @@ STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
 
 
 class Heartbeat:
-    """Runs in its own thread, so a hang elsewhere cannot stop it."""
+    """Writes heartbeats in its own thread, and pauses while the main loop or a lane is stuck."""
 
     def __init__(
         self, root: Root, instance_id: str, on_stuck: Callable[[str], None], timeout_s: float = 30.0
@@ -192,7 +192,7 @@ class Heartbeat:
         self._thread.start()
 
     def mark(self) -> None:
-        """The event loop makes progress."""
+        """Note that the event loop makes progress."""
         self._mark = time.monotonic()
 
     def stop(self) -> None:

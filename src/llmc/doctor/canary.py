@@ -1,7 +1,7 @@
 """The canary: tests an unknown version of the client or of tmux in a scratch session before auto mode uses it.
 
-The session has its own root, state and tmux server below `.llmc/canary/`, so the functions that run workers run it too,
-and it touches nothing of the fleet.
+The session has its own root, state and tmux server below `.llmc/canary/`. So the functions that run workers can run
+it, and it does not touch the fleet.
 """
 
 import os
@@ -47,11 +47,11 @@ NAME = WorkerName("canary")
 PROMPT = "Reply with OK. Do nothing else."
 #: how long a one-word turn may take; the client retries an overloaded API for minutes
 TURN_S = 45.0
-#: how long the client may be idle before a missing Stop hook counts as missing
+#: how long the client may be idle before its Stop hook counts as missing
 REST_S = 5.0
-#: how long it must be idle before its turns are over: it is idle for a moment before a queued turn
+#: how long it must be idle for its turns to be over: before a queued turn, it is idle for a moment
 PAUSE_S = 0.7
-#: how long to wait for one sign of the client; long enough for a busy machine
+#: how long to wait for each sign from the client; long enough for a busy machine
 SIGN_S = 10.0
 EXIT_S = 10.0
 SCREEN_LINES = 25
@@ -69,7 +69,7 @@ def last_verdict(root: Root) -> Verdict | None:
 
 
 def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | None:
-    """Run the canary if the client or tmux changed, and refuse auto mode if it fails. None: it did not run.
+    """Run the canary unless this client and tmux passed it; refuse auto mode if it fails. None: it did not run.
 
     The scripted agent changes only with llmc, so it is tested only on request.
     """
@@ -96,7 +96,7 @@ def tmux_version() -> str:
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
     """Run every probe in a scratch session, and write the verdict to disk."""
     lock = project.root.lock("canary")
-    # As Ctrl-C does: no agent is left behind.
+    # Handle these like Ctrl-C, so that no agent is left behind.
     with locks.claim(lock) as ours, proc.handling(_interrupt, signal.SIGTERM, signal.SIGHUP):
         if not ours:
             raise Refused(
@@ -128,7 +128,7 @@ def leftovers(root: Root) -> list[Path]:
 
 
 def end_leftovers(root: Root) -> None:
-    """Stop what a killed canary left, and remove old scratch folders; they hold no work."""
+    """Stop what a killed canary left running, and remove old scratch folders; they hold no work."""
     for path in _folders(root):
         tmux = Tmux(Root(path).tmux_server)
         panes = tmux.panes()
@@ -146,7 +146,7 @@ def _discard(path: Path) -> None:
 
 
 def repair_leftovers(root: Root) -> None:
-    """As `end_leftovers`, but not while a canary runs."""
+    """Like `end_leftovers`, but not while a canary runs."""
     with locks.claim(root.lock("canary")) as ours:
         if not ours:
             raise Refused("a canary is running", hint="Wait for it to finish, then run the command again.")
@@ -211,7 +211,7 @@ class _Drive(msgspec.Struct):
                     if self._has_failed():
                         self._look()
                         break
-            except LlmcError as error:  # tmux or the disk, not the client; a failure all the same
+            except LlmcError as error:  # of tmux or the disk, not the client, but still a failure
                 self._note(launched=False, launch_problem=error.message)
         return self.seen
 
@@ -274,7 +274,7 @@ class _Drive(msgspec.Struct):
             self._note(queue_row=row is not None)
 
     def _wait_for_the_end(self) -> None:
-        """Wait until hooks report the end of its turns, and its status file too, if it has one."""
+        """Wait until hooks and the status file, if there is one, report that the client's turns are over."""
         resting_since = time.monotonic()
         deadline = resting_since + TURN_S
         while time.monotonic() < deadline and not self._is_dead():
@@ -333,7 +333,7 @@ class _Drive(msgspec.Struct):
         return ClientStatus.UNKNOWN if pane is None else sessions.status_of(self._record(), pane)
 
     def _look(self) -> None:
-        """Keep the end of the screen as evidence for the user; nothing is decided by it."""
+        """Keep the end of the screen as evidence for the user; no decision depends on it."""
         with suppress(LlmcError):
             pane = self._pane()
             shown = self.project.tmux.capture(pane, history=50) if pane is not None else ""

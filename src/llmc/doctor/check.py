@@ -178,7 +178,7 @@ class WorkerCheck(Struct, frozen=True):
     turn: Turn = Turn.WORKTREES
     #: why a repair must not touch the worker
     guard: Callable[[WorkerFacts, str], str] = hands_off
-    #: also while a command uses the worker, because that command cannot be the cause
+    #: check also while a command uses the worker, because that command cannot be the cause
     while_busy: bool = False
     #: start the agent afterwards
     starts: bool = False

@@ -44,7 +44,7 @@ PATIENCE_S = 2.0
 
 
 def look(root: Root) -> Sight:
-    """The facts that checks share; what only one check needs, that check collects."""
+    """The facts that several checks need; a check collects the others itself."""
     project, config_problems = open_any(root)
     # Sessions first: a worker that is added meanwhile has no session yet, a removed one has none left.
     panes = _answer(project.tmux.panes)
@@ -132,7 +132,7 @@ def _clone_problem(project: Project) -> str:
 
 
 def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
-    """Without directories of workers that are being added or removed now."""
+    """Directories in .worktrees without a worker, except of workers that are being added or removed now."""
     try:
         there = sorted(entry.name for entry in os.scandir(root.worktrees) if entry.is_dir())
     except OSError:
@@ -264,7 +264,7 @@ def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
 
 
 def _index_lock(worktree: Path) -> tuple[float | None, bool]:
-    """The age of a lock, and whether a process has it open or a git command runs in the worktree."""
+    """The age of index.lock, and whether a process has it open or a git command runs in the worktree."""
     lock = git.git_paths(worktree, "index.lock")[0]
     try:
         age = age_s(lock.stat().st_mtime, now_unix())

@@ -14,7 +14,7 @@ from llmc.doctor.rules import facts as seen
 from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 
-#: the oldest versions that have what llmc uses; of git, `merge-tree --write-tree`, by which work lands
+#: the oldest versions that llmc works with; landing needs `git merge-tree --write-tree`
 MINIMUM = {"git": (2, 38), "tmux": (3, 3), "python": (3, 11)}
 
 #: llmc does not work without these
@@ -30,7 +30,7 @@ class Lack(Struct, frozen=True):
     name: str
     problem: str
     fix: str
-    #: this repository does not need it
+    #: not needed for this repository
     optional: bool = False
 
 

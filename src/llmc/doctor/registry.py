@@ -60,7 +60,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 
 def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
-    """What a check finds about a worker. While a command uses the worker, only what that command cannot have caused."""
+    """The findings of a check about a worker; while a command uses it, only those that it cannot have caused."""
     if worker.busy_with and not check.while_busy:
         return
     for finding in check.judge(worker):
@@ -70,7 +70,7 @@ def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def notes(facts: Facts) -> list[str]:
-    """What could not be checked completely, and why. These are not problems."""
+    """Remarks that are not problems: incomplete checks, advice, and uncommitted changes in the source."""
     said = [
         f"{worker.record.name}: not fully checked because {worker.busy_with} is using it"
         for worker in facts.workers

@@ -1,6 +1,6 @@
-"""What ticks keep in memory: goals as last read, what each waits for, and planners in the background.
+"""The memory of goal ticks: goals as last read, when each is due, and planners in the background.
 
-So the cost of a tick follows what changed and what is in progress, not the size of the store.
+It makes the cost of a tick depend on what changed and what is in progress, not on the size of the store.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ from llmc.goals.ticks import Glance
 
 
 class _Kept(Struct):
-    """One goal and what follows from its records alone."""
+    """A goal as last read, with facts derived from its records and its last decision."""
 
     view: GoalView
     crystals: Crystals
@@ -33,9 +33,9 @@ class _Kept(Struct):
     dispatched_then: int
     #: assignments whose activity can change at any time
     watched: tuple[str, ...]
-    #: not decided since it was read
+    #: no decision since it was read
     is_new: bool = True
-    #: None: not before its records change
+    #: when to decide again; None: not before its records change
     due: float | None = None
     #: decided while no slot was free
     is_hungry: bool = False
@@ -82,7 +82,7 @@ class Desk:
         before = self._kept.get(goal_id)
         view = found.view_since(before.view, self._revision) if before else found.live_view(goal_id)
         if before and view and view.goal.budget_usd and not before.view.goal.budget_usd:
-            view = found.live_view(goal_id)  # more of its assignments count now
+            view = found.live_view(goal_id)  # with a budget, closed assignments count, too
         if view is None:
             self._kept.pop(goal_id, None)
             return
@@ -110,7 +110,7 @@ class Desk:
         )
 
     def concerns(self) -> list[Concerns]:
-        """Attention items by goal."""
+        """Attention items, one dict per goal."""
         return [kept.count()[1] for kept in self._going_on()]
 
     def _going_on(self) -> list[_Kept]:
@@ -120,7 +120,7 @@ class Desk:
         return self._kept.keys() | self.unreadable.keys()
 
     def look_at_all(self) -> None:
-        """The limits changed."""
+        """Decide every goal again, such as after the limits changed."""
         for kept in self._kept.values():
             kept.is_new = True
 
@@ -189,7 +189,7 @@ def _kept(view: GoalView, crystals: Crystals) -> _Kept:
 
 
 class Aside(Struct):
-    """Runs long actions one at a time in a thread."""
+    """Runs long actions one at a time in a background thread."""
 
     pool: Executor
     #: called from the thread when an action ends
@@ -197,7 +197,7 @@ class Aside(Struct):
     _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
 
     def begin(self, action: Action, deed: Callable[[], Done]) -> bool:
-        """Start it unless it is already running; whether it was started."""
+        """Start an action unless it is already running; True if it was started."""
         if action.dispatch_id in self._begun:
             return False
         try:
@@ -213,7 +213,7 @@ class Aside(Struct):
         return {action.assignment_id for action, _ in self._begun.values()}
 
     def ended(self) -> Iterator[tuple[Action, Done]]:
-        """Each that ended, until the caller asks for the next one: it has recorded this one by then."""
+        """Yield finished actions; each is dropped when the caller, having recorded it, asks for the next."""
         for dispatch_id, (action, future) in tuple(self._begun.items()):
             if future.done():
                 yield action, Done(None, "stopped") if future.cancelled() else future.result()

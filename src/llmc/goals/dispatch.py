@@ -1,6 +1,6 @@
-"""Performs the actions of goals: a task file, a prompt to a session, a question to the user, a check of the success criteria.
+"""Performs the actions of goals: write a task file, prompt a session, ask the user, check the success criteria.
 
-The intent was stored before, so an action can be repeated under its id after a crash or in doubt.
+The intent is stored first, so an action can be repeated under its id after a crash or if its outcome is unknown.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class Done(Struct, frozen=True):
 
 
 def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Perform an action that needs no planner (see runner.py)."""
+    """Perform an action that needs no planner; planning.py performs the others."""
     assert action.purpose not in (REPLAN, DIAGNOSE)
     try:
         with fault_step("goals.dispatch"):
@@ -88,7 +88,7 @@ def in_words(error: Exception) -> str:
 
 
 def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Write one task file per dispatch; tasks that it replaces are withdrawn first."""
+    """Withdraw the tasks that this dispatch replaces, then write its task file, once."""
     source = source_of(project)
     made = _task_of(source, action.dispatch_id)
     if made is not None:
@@ -98,7 +98,7 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     withdrawn = _withdraw(project, action, source)
     if withdrawn.result is not Result.OK:
         return withdrawn
-    # After the withdrawal none of them can land any more.
+    # Once withdrawn, none of them can land.
     replaced = map(partial(_task_of, source), action.replaces)
     landed = next((one for one in replaced if one and source.books().is_completed(one)), None)
     if landed:
@@ -154,7 +154,7 @@ def _why_not_yet(project: Project, source: TaskSource, task: TaskKey) -> str:
 
 
 def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
-    """Whether the task is withdrawn: no new claims first, then its worker is reset."""
+    """Withdraw a task: prevent new claims, then reset its worker. False: not possible yet."""
     if source.books().is_completed(task):
         return True
     if source.books().kept_back(task) != claims.WITHDRAWN:
@@ -169,12 +169,12 @@ def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
 
 
 def _is_free(task: Task, books: Books, key: TaskKey) -> bool:
-    """Free, or its claim has ended and a crash kept the file from saying so."""
+    """Whether the task is free, or its claim has ended but a crash kept that out of the file."""
     return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, key)
 
 
 def _let_go(project: Project, claim: Claim) -> bool:
-    """Reset its worker, with its work pinned; False while the work lands or the user has the worker."""
+    """Reset the worker and save its work; False while the work is landing or the user has the worker."""
     try:
         with project.worker_lock(claim.worker, timeout_s=WORKER_LOCK_S):
             record = project.store.worker(claim.worker)
@@ -222,7 +222,7 @@ def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId, since: float) -> Outcome | None:
-    """The outcome of a prompt."""
+    """The last recorded outcome of a prompt, or None."""
     rows = _events(project, "prompt_delivered", prompt_id, since)
     told = [row for row in rows if row.get("prompt_id") == prompt_id and row.get("worker") == worker]
     return Outcome(told[-1]["outcome"]) if told else None
@@ -261,7 +261,7 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
 
 
 def _ask(project: Project, action: Action) -> Done:
-    """The question is already in the inbox; notify the user."""
+    """Notify the user of a question, which is already in the inbox."""
     context = action.delivery_context
     told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
@@ -281,9 +281,9 @@ def notify_user(
     work_node_id: str = "",
     assignment_id: str = "",
 ) -> None:
-    """Emit `goal_asked`, which triggers notifications, once per id, also across crashes. `since`: not emitted before.
+    """Emit `goal_asked`, which triggers notifications, once per id, even after a crash.
 
-    Called by ticks only, and one tick runs at a time, so nothing is written between check and emit.
+    `since`: the search starts here. Only ticks call this, one at a time, so nothing is written between check and emit.
     """
     if any(
         row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id, since)

@@ -1,4 +1,4 @@
-"""Goals for the user: change, pause, resume, cancel; their cost, attention items and goals.log."""
+"""User commands on goals (change, pause, resume, cancel), their cost, attention items and goals.log."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ class GoalCost(Struct, frozen=True):
 
 
 class GoalSpending:
-    """Costs of goals; the event log is read once."""
+    """Costs of goals; reads each line of the event log once."""
 
     def __init__(self) -> None:
         self._log: LogReader | None = None
@@ -113,7 +113,7 @@ CHANNELS = ("inbox", "notify", *notifiers.CHANNELS)
 
 
 def open_store(project: Project) -> AnyGoalStore:
-    """The goals in the fleet's database; without a fleet, in a file."""
+    """The goal store: in the fleet's database, or in a file if there is no fleet."""
     if url := project.config.fleet.database:
         from llmc.fleet.database import open_database
         from llmc.goals.store.shared_goals import SharedGoals
@@ -123,7 +123,7 @@ def open_store(project: Project) -> AnyGoalStore:
 
 
 def goal_file(project: Project) -> GoalStore:
-    """LLMC_OVERSEER_DIR, else `overseer.goals.storage.dir`, else `.llmc/overseer`."""
+    """The store in LLMC_OVERSEER_DIR, else in `overseer.goals.storage.dir`, else in `.llmc/overseer`."""
     chosen = os.environ.get("LLMC_OVERSEER_DIR") or project.config.overseer.goals.storage.dir
     default = project.root.private / "overseer"
     return GoalStore(project.root.path / os.path.expanduser(chosen) if chosen else default)
@@ -162,7 +162,7 @@ def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Resume a paused goal that is within its budget; a completed goal is reopened by its work."""
+    """Resume a paused goal that is within its budget; a completed goal is reopened by reopening a plan item."""
     view = open_store(project).view(goal_id)
     if view.goal.status is not GoalStatus.PAUSED:
         raise Refused(
@@ -183,7 +183,7 @@ def archive(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Cancel the goal and its open work; the next tick withdraws what was sent."""
+    """Cancel the goal and its open work; the next tick withdraws the tasks that were sent."""
     why = check_typed("reason", reason) or "the goal was cancelled"
 
     def write(view: GoalView) -> Change:
@@ -248,7 +248,7 @@ def reply_to(where: str, thread: str = "", account: str = "") -> DeliveryContext
 
 
 def session_key(project: Project, name: str) -> str:
-    """The session key of a worker; a key stays valid when names change."""
+    """The session key of a worker; a session key is returned unchanged."""
     if not name or name.startswith("agent:"):
         return name
     record = project.store.worker(name)
@@ -305,7 +305,7 @@ def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView])
 
 
 def after_change(project: Project, store: AnyGoalStore) -> None:
-    """After a change by the user: wake the daemon, which ticks; without one, sync the attention list here."""
+    """Wake the daemon after a change by the user, so that it ticks; without one, sync the attention list here."""
     project.wake()
     if project.config.overseer.goals.enabled and project.daemon_runs():
         return
@@ -319,7 +319,7 @@ LOG = "goals"
 
 
 def log(project: Project, text: str) -> None:
-    """Write to goals.log: in the daemon's own log a warning would stop the daemon."""
+    """Write to goals.log; a warning in the daemon's own log would stop the daemon."""
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
     with contextlib.suppress(LlmcError, OSError):
         private_dir(project.root.logs)

@@ -34,7 +34,7 @@ class Priority(StrEnum):
 
     @property
     def of_task(self) -> int:
-        """The priority of a task for such a goal; the lowest number comes first."""
+        """The priority of the goal's tasks; the lowest number comes first."""
         return {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}[self]
 
 
@@ -71,7 +71,7 @@ class AssignmentStatus(StrEnum):
 
     def __init__(self, value: str) -> None:
         self.is_open = value not in ("done", "cancelled")
-        #: a worker has it; a blocked one takes no slot
+        #: sent and not finished; a blocked one takes no slot
         self.at_work = value in ("dispatched", "active", "stalled")
 
 
@@ -114,12 +114,12 @@ class Result(StrEnum):
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, gc=False):
     """A record; newer fields have defaults, so that older stores load.
 
-    Records have no reference cycles, and without `gc` a large plan is not scanned again and again.
+    Records have no reference cycles, so `gc=False` is safe; the collector need not scan large plans.
     """
 
 
 class DeliveryContext(Row, frozen=True, kw_only=True):
-    """Where the user is reached; "": the inbox and the configured notifications."""
+    """Where to reach the user; "": the inbox and the configured notifications."""
 
     channel: str = ""
     to: str = ""
@@ -157,7 +157,7 @@ class PlanRevision(Row, frozen=True, kw_only=True):
 
 
 class BlockedReason(Row, frozen=True, kw_only=True):
-    """Why work is blocked, and the options of the user."""
+    """Why work is blocked, and the question and options for the user."""
 
     kind: str
     text: str
@@ -166,7 +166,7 @@ class BlockedReason(Row, frozen=True, kw_only=True):
 
 
 class Asking(Row, frozen=True, kw_only=True):
-    """A question of the goal itself: no plan, no new plan, or failed success criteria."""
+    """A question about the goal itself: planning, replanning or the success criteria failed."""
 
     reason: BlockedReason
     since: float
@@ -187,7 +187,7 @@ class CriteriaCheck(Row, frozen=True, kw_only=True):
     commit: str
     passed: bool
     results: tuple[Tested, ...] = ()
-    #: overseer, or the user who completed it anyway
+    #: "human" if the user completed the goal anyway
     by: str = "overseer"
 
 
@@ -275,7 +275,7 @@ class Dispatch(Row, frozen=True, kw_only=True):
     dispatch_id: str
     ts: float
     mode: Mode
-    #: "work" for the first instruction, else the recovery step, or "reminder"
+    #: "work", "answer", "reminder", "withdraw", "diagnose" or a recovery step
     purpose: str
     session_key: str = ""
     delivery_context: DeliveryContext | None = None
@@ -302,7 +302,7 @@ class Advice(Row, frozen=True, kw_only=True):
 
 
 class Assignment(Row, frozen=True, kw_only=True):
-    """One worker's hold on a leaf of the plan."""
+    """A leaf of the plan, assigned to a pool and then to a worker."""
 
     assignment_id: str
     goal_id: str
@@ -348,7 +348,7 @@ class Assignment(Row, frozen=True, kw_only=True):
 
     @property
     def last_instruction(self) -> Dispatch | None:
-        for sent in reversed(self.dispatch_history):  # a tick asks this often
+        for sent in reversed(self.dispatch_history):  # a tick calls this often
             if sent.is_instruction:
                 return sent
         return None

@@ -1,7 +1,7 @@
 """Asks a planner for a plan, a split or a diagnosis; failures are returned, not raised.
 
 The planner is `claude -p` with a schema, or any command: prompt on stdin, JSON on stdout. An invalid answer goes back with
-all its problems, a few times. No lock is held here.
+all its problems, a few times. The goal store is never locked here.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ ERROR_CHARS = 500
 
 
 class Failure(StrEnum):
-    #: the goal has a plan, or the leaf cannot be split
+    #: the goal has a plan, or the leaf cannot be split or is gone
     NOT_NEEDED = "not_needed"
     #: the program cannot be started
     MISSING = "missing"
@@ -114,7 +114,7 @@ _NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
 
 
 def known_as(setup: PlannerSetup) -> str:
-    """The planner's name for the records; of a command only the program, since the line may hold a key."""
+    """The planner's name in the records; for a command only its program, since the line may contain a key."""
     if not setup.command:
         return setup.model or (setup.agent.name if setup.agent else "")
     program = next((word for word in setup.command.split() if "=" not in word), "")
@@ -157,14 +157,14 @@ def _ended(who: str, done: proc.Done) -> str:
     return f"{who} exited with code {done.returncode}" + (f": {tail}" if tail else " without any output")
 
 
-#: characters read of a file
+#: most characters read from a file
 MOST_CHARS = 64 * 1024
 
 
 def repo_context(project: Project) -> str:
     """Summary of the repository; "" without a commit. Never raises: a goal can do without it."""
     try:
-        with contextlib.suppress(LlmcError):  # then the last fetched state
+        with contextlib.suppress(LlmcError):  # if it fails, use the last fetched state
             provision.refresh_base(project)
         commit = git.resolve(project.root.path, project.base)
         return snapshot(_facts(project, commit)) if commit else ""
@@ -288,7 +288,7 @@ def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> P
 
 
 def diagnose(setup: PlannerSetup, view: GoalView, leaf_id: str, seen: str) -> Planned[Diagnosis] | PlanFailed:
-    """What to do about a stall that the rules cannot end."""
+    """Ask what to do about a stall that the rules cannot resolve."""
     if leaf_id not in view.nodes:
         return PlanFailed(Failure.NOT_NEEDED, f"{leaf_id} is not in the plan")
     inputs = prompts.diagnose_inputs(view.nodes[leaf_id], seen)

@@ -1,4 +1,4 @@
-"""Planning of goals: create and plan, replan, split a leaf, diagnose a stall."""
+"""Plans goals: create, plan, replan, split a leaf, diagnose a stall."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +30,12 @@ from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.records.worker import Spent
 from llmc.repo.project import Project, agent_for
 
-#: the worker name of planning in `llmc usage`
+#: the worker name under which `llmc usage` lists planning
 PLANNER = "planner"
 _SPLIT_WHY = "no progress; the work may be too large"
 
 
-#: makes a plan as a change, without a lock on the store; LlmcError if there is none
+#: returns a plan as a change, or raises LlmcError; does not lock the goal store
 Planner = Callable[[Project, GoalView, Path | None], Change]
 
 
@@ -49,7 +49,7 @@ class Created(Struct, frozen=True):
 
 
 def first_plan(project: Project, view: GoalView, file: Path | None) -> Change:
-    """The plan in a file, or of the configured planner."""
+    """The plan from a file or from the configured planner, as a change."""
     plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
     why = f"read from {file.name}" if file else "first plan"
     return _merged(project, view, plan, why, provenance)
@@ -62,7 +62,7 @@ def create(
     plan_file: Path | None = None,
     on_kept: Callable[[Goal], None] = lambda goal: None,
 ) -> Created:
-    """Store the goal and report it, then plan it with `make_plan`. A failed plan leaves the goal as it is.
+    """Store the goal, call `on_kept`, then plan it with `make_plan`. If that fails, the goal stays unplanned.
 
     With a plan from a file, goal and plan are stored together or not at all.
     """
@@ -158,7 +158,7 @@ def limits_of(project: Project) -> Limits:
 
 
 def has_planner(project: Project) -> bool:
-    """The scripted agent cannot plan."""
+    """Whether there is a planner: a configured command, or an agent that can plan (the scripted one cannot)."""
     return bool(project.config.overseer.goals.planner.command) or agent_for(project).one_shot() is not None
 
 
@@ -268,7 +268,7 @@ def _record(project: Project, goal_id: str, found: Planned[Any] | PlanFailed) ->
 
 
 def _asked(project: Project, view: GoalView, why: str | None = None) -> tuple[Plan, Provenance]:
-    """A first plan; with `why`, a replacement."""
+    """Ask the planner for a first plan or, with `why`, for a replacement."""
     check_can_plan(project, view.goal.goal_id)
     setup = setup_of(project)
     found = planner.plan_goal(setup, view) if why is None else planner.replan_goal(setup, view, why)

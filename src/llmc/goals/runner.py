@@ -53,7 +53,7 @@ class TickWords:
         self._told: list[tuple[str, dict[str, Any]]] = []
 
     def decided(self, decided: Decided) -> None:
-        """The decided actions, before they run."""
+        """Log the decided actions before they run."""
         self._told += [
             ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
             for event in decided.change.events
@@ -132,7 +132,7 @@ class Runner:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
                 done = self._tried(reason)
                 self._leave_mark(began, reason, done)
-        except TROUBLE as error:  # such as another process that runs a tick
+        except TROUBLE as error:  # such as a tick in another process
             done = Ticked(False, problem=dispatch.in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
@@ -217,7 +217,7 @@ class Runner:
         )
 
     def _is_ours(self) -> bool:
-        """Whether this node drives the goals: of a fleet one at a time does, and the next one when it is gone."""
+        """Whether this node drives the goals. In a fleet one node does; if it is gone, another takes over."""
         if not self._project.config.fleet.database:
             return True
         from llmc.fleet.nodes import has_lease, membership
@@ -228,7 +228,7 @@ class Runner:
         return self._has_lease
 
     def _opened(self) -> AnyGoalStore:
-        """Keep one store open: opening checks the whole file."""
+        """The store, kept between ticks: a new one would check the whole file again."""
         wanted = open_store(self._project)
         if self._store is not None and self._store.name != wanted.name:
             self._store = None
@@ -238,11 +238,11 @@ class Runner:
 
     def _collect(self, tick: _Tick) -> None:
         for action, done in self._aside.ended() if self._aside is not None else ():
-            with contextlib.suppress(NotFound):  # of a goal that was deleted meanwhile
+            with contextlib.suppress(NotFound):  # the goal was deleted meanwhile
                 self._told(tick, action, done)
 
     def _read(self, tick: _Tick) -> str:
-        """Read what changed; why no goal may be driven, or ""."""
+        """Read what changed; returns why no goal may be driven, or ""."""
         store = tick.store
         with store.reading() as found:
             mode = found.safe_mode()
@@ -254,7 +254,7 @@ class Runner:
                 return ""
             try:
                 open_ = found.open_assignments()
-            except StateError:  # of an unreadable goal, which is reported
+            except StateError:  # in an unreadable goal, which is reported anyway
                 return ""
         change = orphans(open_, self._desk.goals(), tick.now)
         if not change.is_empty():
@@ -263,7 +263,7 @@ class Runner:
         return ""
 
     def _grant(self, policy: Policy, now: float) -> None:
-        """After a clock jump or suspend, silence does not count for one full limit."""
+        """After a clock jump or suspend, ignore inactivity for one full idle limit."""
         before, self._ticked = self._ticked, (monotonic(), now)
         if before is None:
             return
@@ -342,7 +342,7 @@ class Runner:
         return decided
 
     def _act(self, tick: _Tick, action: Action) -> None:
-        """Act and record the outcome; what could not be tried stays an intent."""
+        """Act and record the outcome; an action that could not be tried stays an intent."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
         if action.purpose in (REPLAN, DIAGNOSE):
@@ -382,7 +382,7 @@ class Runner:
         tick.store.update(action.goal_id, write)
 
     def _ask_of_goal(self, tick: _Tick, view: GoalView) -> float | None:
-        """Notify the user of the goal's own question, and remind; when that is due again, None: never."""
+        """Notify the user of the goal's own question, or remind them; returns when to remind next, None: never."""
         goal, asks, policy = view.goal, view.goal.asks, tick.policy
         if asks is None or goal.status is not GoalStatus.ACTIVE or asks.told > policy.max_reminders:
             return None
@@ -412,7 +412,7 @@ class Runner:
         why = goal_end.used_up(goal, spent)
         if not why:
             return False
-        # Notify first, once per id: after a crash in between nothing else would.
+        # Notify before pausing, once per id: after a crash in between, nothing else would.
         dispatch_id, text = goal_end.budget_notice(goal, why)
         where = goal.origin.origin_delivery_context
         dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)

@@ -1,7 +1,7 @@
 """Observes the work on goals: task ledger, workers, transcripts, git, event log.
 
-Facts for drive/liveness.py, which judges them. One judgement is made here: a worker with activity within its idle limit has
-the work in flight (`_of_worker`). Prompts of llmc itself are marked, and do not count as activity.
+Collects facts, which drive/liveness.py judges. One judgement is made here: a worker that was active within its
+idle limit has the task in flight (`_of_worker`). llmc's own prompts are marked, and do not count as activity.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -44,9 +44,9 @@ class _Log(Struct):
     reports: dict[str, list[Report]] = field(default_factory=dict)
     #: by worker: time and commit
     accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    #: by worker: times of prompts, before and after
+    #: by worker: when llmc began and finished sending each prompt
     prompted: dict[str, list[float]] = field(default_factory=dict)
-    #: by worker: when llmc began to send the prompts that arrived. Their receipts may be newer than what the agent said meanwhile
+    #: by worker: when llmc began to send each prompt that arrived; the agent may reply before the receipt is written
     told: dict[str, list[float]] = field(default_factory=dict)
     #: by prompt id: when llmc began to send it
     _began: dict[str, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Observer:
     def look(
         self, project: Project, assignments: Iterable[Assignment], samples: Collection[str] = ()
     ) -> dict[str, Signals]:
-        """By assignment; messages are read only for those in `samples`."""
+        """Signals by assignment; messages are read only for those in `samples`."""
         wanted = list(assignments)
         if not wanted:
             return {}
@@ -185,14 +185,14 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
 
 
 def _is_elsewhere(facts: _Facts, task: Task | None) -> bool:
-    """Whether another node of the fleet has it: its lease says that it is at work."""
+    """Whether another node of the fleet has the task; a claim that its node does not renew is released."""
     return bool(facts.project.config.fleet.database and task is not None and task.claim)
 
 
 def _of_worker(
     facts: _Facts, assignment: Assignment, run_id: str, record: WorkerRecord, since: float
 ) -> Signals:
-    """A worker has the task: in flight while there is activity."""
+    """Signals of work that a worker has: in flight while there is activity."""
     transcript = reader_of(record.agent).transcript(record.transcript_path)
     wrote = transcript.last_reply_unix() if record.transcript_path else None
     grew = transcript.last_growth_unix() if record.transcript_path else None
@@ -220,7 +220,7 @@ def _of_worker(
 
 
 def _of_manual_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
-    """A manual worker that goals may prompt; accepting its commit completes the work."""
+    """Signals of a manual worker that goals may prompt; accepting its commit completes the work."""
     record = facts.state.workers.get(WorkerName(assignment.agent_id))
     if record is None:
         return Signals()
@@ -240,7 +240,7 @@ def _of_manual_worker(facts: _Facts, assignment: Assignment, since: float) -> Si
 
 
 def _committed(project: Project, record: WorkerRecord, since: float) -> float | None:
-    """Time of its newest commit since then."""
+    """Time of the worker's newest commit after `since`, or None."""
     at = git.last_commit_unix(project.root.path, project.base, record.branch)
     return at if at is not None and at >= since - 1 else None
 

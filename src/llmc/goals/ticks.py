@@ -14,7 +14,7 @@ from llmc.repo.project import Project
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Counts of goals, and of leaves of active goals that were not cancelled."""
+    """Counts of goals, and of the leaves in active goals, without cancelled leaves."""
 
     active: int = 0
     done: int = 0
@@ -35,12 +35,12 @@ class Ticked(msgspec.Struct, frozen=True, rename="camel"):
     did_work: bool = False
     actions: tuple[str, ...] = ()
     problem: str = ""
-    #: None: nothing is open
+    #: None: not before something changes
     next_due: float | None = None
 
 
 class TickRecord(Ticked, frozen=True, kw_only=True, rename="camel"):
-    #: monotonic: tells whether it started after it was requested
+    #: monotonic, to tell whether the tick started after it was requested
     began_monotonic: float
     ended_at: float
     pid: int

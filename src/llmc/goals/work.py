@@ -1,4 +1,4 @@
-"""User commands on plan items, and `why`."""
+"""User commands on plan items, answers to questions, and `why`."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from llmc.repo.project import Project
 
 
 def why(project: Project, id: str, goal_id: str = "") -> Why:
-    """From the store alone."""
+    """Explain a goal, a plan item or an assignment, from the store alone."""
     store = open_store(project)
     with store.reading() as found:
         if store.damage:
@@ -75,7 +75,7 @@ def _newest(view: GoalView, node_id: str) -> Assignment | None:
 
 
 def clock(now: float) -> Clock:
-    """Ages, and future times with the clock time."""
+    """Past times as ages, and future times with the time of day."""
 
     def to_come(at: float) -> str:
         hour = time.strftime("%H:%M:%S", time.localtime(at))
@@ -167,7 +167,7 @@ def set_recovery(
 
 
 def open_questions(project: Project) -> list[Question]:
-    """Of all goals, oldest first."""
+    """The open questions of all goals, oldest first."""
     with open_store(project).reading() as found:
         views = open_views(found)
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
@@ -188,7 +188,7 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
 
 
 def _answer_goal(project: Project, question: Question, said: str) -> None:
-    """Answer a question of the goal itself: plan or check again, complete, keep the plan, or cancel."""
+    """Answer a question about the goal itself: plan or check again, complete, keep the plan, or cancel."""
     store, goal_id = open_store(project), question.goal_id
     if said == goal_end.CANCEL:
         cancel(project, goal_id, "cancelled by the user")

@@ -65,10 +65,10 @@ def accept(
 ) -> Accepted:
     """Land a worker's work, or resume an interrupted accept; the caller holds the worker's lock.
 
-    `only_seen`: raise `Unseen` if the change differs from the reviewed one, and from the one that the user `agreed` to land.
-    Otherwise `progress` reports that. `asked`: the commit that the user was asked about; no other one is accepted.
+    `only_seen`: raise `Unseen` if the change differs from the reviewed one and from the one the user `agreed` to land;
+    without it, only report that to `progress`. `asked`: the commit that the user was asked about; refuse any other.
 
-    While it validates in a slot, the worker's lock is released; its accept lock is not.
+    Releases the worker's lock, but not its accept lock, while it validates in a slot or polls a landing.
     """
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
@@ -121,7 +121,7 @@ def _begin(project: Project, record: WorkerRecord, ahead: Ahead, asked: str) -> 
             tx.update(record.name, uncommitted=True)
         raise
     at_rest.refuse_if_commits_are_elsewhere(record, found)
-    if asked and found.head != asked:  # an amend by a process that the agent left is in no record
+    if asked and found.head != asked:  # a process that the agent left running may have amended it, unrecorded
         raise NotAsked(record.name, asked, found.head or "")
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
@@ -186,7 +186,7 @@ class _Pipeline:
         return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
 
     def _should_go_first(self) -> bool:
-        """Take the ticket after a lost race, or if nothing has to be validated: then the others do not wait for long,
+        """Whether to take the ticket now: after a lost race, or without validation, when others wait only briefly
         and concurrent merges would be wasted.
         """
         if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
@@ -197,7 +197,7 @@ class _Pipeline:
         return validation.is_wanted(self.project, self.record.assignment)
 
     def _can_let_others_land(self) -> bool:
-        """Release the ticket: the commit is on the branch, and no command has to run before the next landing."""
+        """Whether to release the ticket: the commit is on the branch, and no command must run before the next one."""
         waits = self.record.assignment is not None and self.project.config.auto.post_accept_command
         landed = self.journal.step == "done" or STEPS.index(self.journal.step) > STEPS.index("verify")
         return self.has_ticket and landed and not waits
@@ -229,7 +229,7 @@ class _Pipeline:
                 self._put_on_its_base()
             raise
         except KeyboardInterrupt:
-            # Ctrl-C means stop. Otherwise the daemon would resume it like a crash.
+            # Ctrl-C means stop. Otherwise the daemon would resume the accept as after a crash.
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
@@ -266,7 +266,7 @@ class _Pipeline:
     def _give_up(self, at: str, error: LlmcError) -> None:
         """A failure before landing ends the accept; the worker's work is unchanged.
 
-        If it may have landed, the journal stays, and the next accept finds out.
+        If the work may have landed, the journal stays, and the next accept finds out.
         """
         was_not_taken = isinstance(error, default_branch.SourceBusy | WorkChanged | ClaimLost)
         landed_perhaps = at in ("land", "wait") and not was_not_taken
@@ -291,7 +291,7 @@ class _Pipeline:
         """After a failed check, give the worker the base that it failed on, so that it can find the cause."""
         try:
             rebase.onto_base(self.project, self.name, base=self.journal.base)
-        except LlmcError as problem:  # the user has the worker by now; the failure itself matters more
+        except LlmcError as problem:  # the user may have the worker by now; the failed check matters more
             self.progress(f"{self.name} was not rebased: {problem.message}")
 
     def check(self) -> AcceptJournal:
@@ -311,7 +311,7 @@ class _Pipeline:
         default_branch.source_is_free(self.project)
 
     def merge(self) -> AcceptJournal:
-        """Make the commit that lands: all changes of the worker, on top of the latest default branch, under a ref."""
+        """Make the commit that lands, under a ref: all of the worker's changes on top of the latest default branch."""
         apart = not self.without_slot and validation.is_apart(self.project, self.record.assignment)
         interrupted = bool(self.record.pre_rebase_sha)  # resume our own rebase
         if not interrupted:
@@ -361,7 +361,7 @@ class _Pipeline:
             return self._rebased_first()
 
     def _rebased_first(self) -> merging.Made:
-        """Conflicts end the accept; the worker resolves them first."""
+        """Rebase the worktree, then make the commit; conflicts end the accept and go to the worker."""
         done = rebase.onto_base(self.project, self.name)
         return merging.landing_commit(self.project, self.name, done.base, done.head)
 
@@ -400,7 +400,7 @@ class _Pipeline:
             self.without_slot = True
             return replace(journal, step="merge", squash="", apart=False)
         except (CommandFailed, ShuttingDown):
-            self._look_at_worker()  # it may have been cancelled; then the rest does not matter
+            self._look_at_worker()  # if the accept was cancelled, the failure does not matter
             raise
         self._look_at_worker()
         return replace(journal, validated=journal.tree)
@@ -437,7 +437,7 @@ class _Pipeline:
             )
 
     def _refuse_if_changed(self) -> None:
-        """The worker must be idle, clean, and still have the same commit."""
+        """Refuse unless the worker is idle, clean, and still has the same commit."""
         at_rest.refuse_if_committed(self.record, self.journal.tip)
         if time.monotonic() - self.worker_seen_at >= CHECK_HOLDS_S:
             at_rest.refuse_if_changed(self.project, self.record)
@@ -526,12 +526,12 @@ class _Pipeline:
         """Complete the task before anything else happens to its worker, so that it is not claimed again."""
         from llmc.tasks import queue
 
-        if self.record.assignment is None:  # let go before a crash
+        if self.record.assignment is None:  # an earlier run dropped it below, then crashed
             return self.journal
         try:
             queue.complete_for(self.project, self.name, self.record.assignment, self.journal.squash)
         except ClaimLost:
-            # All of its changes are on the branch, by this node or by the next holder, who completes the task.
+            # This node or the next holder landed all of its changes; the next holder completes the task.
             with self.project.store.transaction() as tx:
                 self.record = tx.update(self.name, assignment=None)
         return self.journal
@@ -543,7 +543,7 @@ class _Pipeline:
         if not self._is_fresh():
             at_rest.refuse_if_disturbed(self.project, self.record)
             late = at_rest.has_committed(self.record, self.journal.tip)  # while its work landed
-            if late:  # before the worktree is reset: after a crash there is nothing left to find
+            if late:  # report before the reset: after a crash, the worktree no longer shows it
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
             why = "late" if late else trash.ACCEPTED
             ref = provision.reset_in_place(self.project, self.record, self.project.base, why)
@@ -562,7 +562,7 @@ class _Pipeline:
             tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)
 
     def _is_fresh(self) -> bool:
-        """Whether the worktree is already at the new base; a killed git may still have left its lock there."""
+        """Whether the worktree is already at the new base and clean; removes the locks of a killed git first."""
         if not git.same_commit(self.worktree, "HEAD", self.project.base):
             return False
         worktrees.drop_dead_locks(self.project, self.record)

@@ -1,4 +1,4 @@
-"""The steps of an accept, its outcomes, and what the journal of an interrupted one means."""
+"""The steps and outcomes of an accept, and how to read the journal of an interrupted one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from llmc.repo.project import Project
 
 #: the steps in their order; `finish` ends the journal
 STEPS = ("check", "merge", "validate", "land", "wait", "verify", "complete", "reset", "finish")
-#: steps in journals of an older llmc, which are repeated
+#: steps in journals of an older llmc, and the step to repeat instead
 _FORMER = {"rebase": "merge", "squash": "merge"}
 #: passed to `progress` before a change lands that differs from the reviewed one
 CHANGED = "changed"
@@ -44,7 +44,7 @@ class WorkChanged(Refused):
 class Unseen(Refused):
     """The change differs from the reviewed one; nothing landed, the user decides.
 
-    `commit_message` and `author` would land; `lands` is all that would, for an accept of exactly that.
+    `commit_message` and `author` would land. To land exactly this change, pass `lands` to `accept` as `agreed`.
     """
 
     def __init__(self, text: str, *, hint: str, lands: Seen, message: str, author: str) -> None:
@@ -55,7 +55,7 @@ class Unseen(Refused):
 
 
 class NotAsked(Refused):
-    """The worker has another commit than the one that the user was asked about; nothing landed."""
+    """The worker's commit is not the one that the user was asked about; nothing landed."""
 
     def __init__(self, name: str, asked: str, now: str) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class Cancelled(Refused):
 
 
 def may_have_landed(journal: AcceptJournal | None) -> bool:
-    """Whether an accept has come so far that its work may have landed."""
+    """Whether an accept is far enough along that its work may have landed."""
     return journal is not None and position(journal.step) >= STEPS.index("land")
 
 
@@ -85,7 +85,7 @@ def is_past_landing(journal: AcceptJournal | None) -> bool:
 
 
 def is_due(journal: AcceptJournal) -> bool:
-    """Whether to resume it now; a pending landing is polled at intervals."""
+    """Whether to resume the accept now; a pending landing is polled at intervals."""
     return journal.step != "wait" or not 0 <= now_unix() - journal.polled_unix < POLL_S
 
 
@@ -105,7 +105,7 @@ def cancel(project: Project, name: str, why: str) -> bool:
 
 
 def completed(tx: Transaction, name: str, commit: str | None) -> None:
-    """Complete the worker's task, if it had one."""
+    """Record that the worker's task is completed, if it had one."""
     task = tx.worker(name).assignment
     if task is not None:
         count_completed(tx, name, task.task, commit, task.subject)

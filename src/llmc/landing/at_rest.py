@@ -1,4 +1,4 @@
-"""Whether git may change a worker's worktree or land its work: its agent is idle, and everything is committed.
+"""Refuse to change a worker's worktree or land its work unless its agent is idle and everything is committed.
 
 Each refusal names what is in the way; nothing is touched.
 """
@@ -28,7 +28,7 @@ REST_WAIT_S = 5.0
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
-    """Refuse git operations in a worktree while someone else is working in it."""
+    """Refuse git operations in a worktree while the user or the agent is working in it."""
     pane = answered(project.pane_now(record), record.name)
     taken = is_taken(record, pane)
     if taken:
@@ -50,9 +50,9 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client looks busy for a moment after its Stop, when we may already be here.
+    """Whether the agent is idle within AFTER_STOP_S.
 
-    And it looks idle for a moment before it takes a queued message.
+    A client looks busy for a moment after its Stop, and idle for a moment before it takes a queued message.
     """
 
     def rests() -> bool:
@@ -63,7 +63,7 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
 
 
 def wait(project: Project, record: WorkerRecord) -> None:
-    """The agent's Stop comes a moment before it is idle."""
+    """Wait until the agent is idle, a moment after its Stop; Refused if that takes too long."""
 
     def rests() -> bool:
         try:
@@ -89,7 +89,7 @@ def refuse_if_dirty(record: WorkerRecord) -> uncommitted.TreeState:
 
 
 def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: uncommitted.TreeState) -> None:
-    """HEAD is what lands; an agent that changed branches may have left commits behind."""
+    """Refuse if an agent that changed branches left commits behind: only HEAD lands."""
     if found.branch == record.branch:
         return
     worktree = Path(record.worktree_path)
@@ -106,7 +106,7 @@ def refuse_if_commits_are_elsewhere(record: WorkerRecord, found: uncommitted.Tre
 
 
 def refuse_if_changed(project: Project, record: WorkerRecord) -> None:
-    """The worker must still be idle and clean."""
+    """Refuse unless the worker is still idle and clean."""
     try:
         refuse_if_disturbed(project, record)
     except Refused as taken:
@@ -130,7 +130,7 @@ def refuse_if_committed(record: WorkerRecord, tip: str) -> None:
 
 
 def has_committed(record: WorkerRecord, tip: str) -> bool:
-    """Whether the worker has another change now than the one of `tip`, which lands."""
+    """Whether the worker's HEAD has other contents than `tip`, which lands."""
     worktree = Path(record.worktree_path)
     head = git.head(worktree)
     return head != tip and _tree_of(worktree, head) != _tree_of(worktree, tip)

@@ -1,4 +1,4 @@
-"""The default branch of the source: whether it can be moved now, and moving it, by fast-forward only."""
+"""Check that the source's default branch can be moved now, and move it, by fast-forward only."""
 
 import os
 import shlex
@@ -34,11 +34,11 @@ class BaseMoved(Exception):
 
 
 class SourceBusy(Refused):
-    """The user's uncommitted work or operation is in the way; nothing was touched."""
+    """Uncommitted changes, a git operation, a hook or the remote is in the way; nothing was touched."""
 
 
 class Unfinished(SourceBusy):
-    """A git operation of the user, such as a merge with conflicts."""
+    """The user's git operation is unfinished, such as a merge with conflicts."""
 
 
 class Ahead:
@@ -66,7 +66,10 @@ class Ahead:
 
 @contextmanager
 def ticket(project: Project, timeout_s: float = 7200.0) -> Iterator[None]:
-    """First come, first served: only the holder lands, of all machines that share the remote. It ends with its process."""
+    """Hold the landing ticket: of all machines that share the remote, only its holder lands.
+
+    First come, first served. The ticket ends with its holder's process.
+    """
     shared = project.shared
     own = locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s)
     with own, shared.ledger.turn(timeout_s, project.stopping) if shared else nullcontext():
@@ -81,7 +84,7 @@ def merge_lock(project: Project) -> AbstractContextManager[None]:
 def check_source(project: Project) -> Path | None:
     """Refuse early if the source is missing or has uncommitted changes; returns the checkout that was checked.
 
-    If work lands elsewhere, nothing of the user is in its way.
+    If work lands elsewhere, nothing of the user's can be in the way.
     """
     if project.lands_elsewhere:
         return None
@@ -101,7 +104,7 @@ def _check_checkout(project: Project) -> Path | None:
 
 
 def blocked(project: Project, *, listed: bool) -> SourceBusy | None:
-    """What is in the way of an accept: an unfinished git operation; anything else only if the attention list has it."""
+    """What blocks an accept: an unfinished git operation, or anything else if it is `listed` on the attention list."""
     try:
         if not project.lands_elsewhere:
             _check_checkout(project)
@@ -119,9 +122,9 @@ def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> No
 
 
 def source_is_free(project: Project) -> None:
-    """Clear what was said of the source: it is there, and nothing of the user is in the way."""
+    """Clear the attention items about the source: it is there, and nothing of the user's is in the way."""
     over = [SOURCE]
-    if provision.source_tip(project) is not None:  # a URL is known by its fetches only
+    if provision.source_tip(project) is not None:  # None for a URL: only a fetch tells
         over.append(f"{NO_SOURCE}{project.config.repo.default_branch}")
     listed = project.store.read().attention
     if any(key in listed for key in over):

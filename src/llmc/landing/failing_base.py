@@ -1,8 +1,8 @@
-"""A default branch that fails its own validation: kept in the state, so that nothing is charged to the work of a worker.
+"""Remember in the state that the default branch fails its own validation, so that no worker's work is blamed.
 
 The verdict is about one commit, one command and one configuration. It is made only after work has failed, and holds
-until the branch passes; it is checked again when the branch or the configuration changes, and from time to time, because
-a command may fail by chance.
+until the branch passes. The branch is checked again when it or the configuration changes, and from time to time,
+because a command may fail by chance.
 """
 
 import shlex
@@ -15,9 +15,9 @@ from llmc.records.state import FailingBase
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 
-#: the item of the attention list
+#: the key of the attention item
 ITEM = "base"
-#: what failed is tried again after this many times as long as it took, the same commit not before the second
+#: a failed check is retried after PATIENCE times as long as it took; the same commit, not before LEAST_S
 PATIENCE = 10.0
 LEAST_S = 60.0
 
@@ -27,7 +27,7 @@ class BaseFails(CommandFailed):
 
 
 def output_of(root: Root) -> Path:
-    """What the command printed when it failed on the default branch."""
+    """The file with the output of the command that failed on the default branch."""
     return root.slots / "base.log"
 
 
@@ -38,7 +38,7 @@ def known(project: Project, base: str, checks: str) -> bool:
 
 
 def is_too_soon(at_unix: float, took_s: float, now: float, least_s: float = LEAST_S) -> bool:
-    """Whether what failed then need not be tried again yet; a clock that was set back does not count."""
+    """Whether it is too soon to retry what failed at `at_unix`; never if the clock was set back."""
     return 0 <= now - at_unix < max(least_s, PATIENCE * took_s)
 
 
@@ -49,7 +49,7 @@ def is_due(found: FailingBase, base: str, checks: str, now: float) -> bool:
 
 
 def note(project: Project, base: str, checks: str, took_s: float) -> None:
-    """The default branch was checked, and fails."""
+    """Record that the default branch was checked and fails."""
     repo = project.config.repo
     failed = FailingBase(commit=base, command=repo.validate, checks=checks, at_unix=now_unix(), took_s=took_s)
     with project.store.transaction() as tx:
@@ -69,7 +69,7 @@ def note(project: Project, base: str, checks: str, took_s: float) -> None:
 
 
 def forget(project: Project) -> bool:
-    """The default branch passes, or is not validated any more; whether it was known to fail."""
+    """Record that the default branch passes or is no longer validated; whether it was known to fail."""
     if project.store.read().failing_base is None:
         return False
     with project.store.transaction() as tx:
@@ -81,7 +81,7 @@ def forget(project: Project) -> bool:
 
 
 def failure(project: Project, base: str, done: proc.Done) -> BaseFails:
-    """What to say of work that cannot be judged; `done` is how it failed."""
+    """The error for work that cannot be judged; `done` is how its check failed."""
     repo = project.config.repo
     return BaseFails(
         done,

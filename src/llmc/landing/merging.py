@@ -117,7 +117,7 @@ def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
 
 
 def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = None) -> str:
-    """The base's tree with all changes of the tip. Raises Conflicts. `attributes`: where the base's are."""
+    """The base's tree with all changes of the tip. Raises Conflicts. `attributes`: the directory of the base's."""
     if not work.commits:
         return work.base_tree
     if work.on_base:
@@ -135,7 +135,7 @@ def collapsed(project: Project, work: Work) -> str:
 
 
 def work_of(project: Project, name: str, base: str, tip: str) -> Work:
-    """Both sides since their merge base, in one call. Raises Refused without a single merge base."""
+    """Both sides since their merge base, in one call. Raises Refused unless there is exactly one merge base."""
     root = project.root.path
     flags = ["--reverse", "--topo-order", "--boundary", "--left-right", "--no-show-signature", "-z", _ROW]
     found: dict[str, list[Commit]] = {"<": [], ">": [], "-": []}
@@ -199,7 +199,7 @@ def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
 
 
 def merge_with(project: Project, ancestor: str, ours: str, theirs: str, *, base: str) -> str:
-    """The same with a given common ancestor; `ours` and `theirs` are commits or trees. Raises Conflicts.
+    """Like `merge`, with a given common ancestor; `ours` and `theirs` are commits or trees. Raises Conflicts.
 
     `git merge-tree` has an option for this only since 2.40.
     """
@@ -219,7 +219,7 @@ def commit_on(root: Path, tree: str, parent: str) -> str:
 def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = ()) -> tuple[str, ...]:
     """Changes that were reverted on the branch and would return with this work, as short id and subject.
 
-    The worker started before the revert and still has them. `also`: those it had before it was rebased.
+    The worker started before the revert and still has them. `also`: reverted commits that it had before it was rebased.
     """
     found = [
         id_
@@ -249,7 +249,7 @@ def _once_on_the_branch(project: Project, work: Work) -> list[str]:
 
 
 def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:
-    """Whether all changes of a commit are in what lands, but not on the branch now."""
+    """Whether the tree that lands has all changes of a commit, and the branch does not."""
     parent = git.resolve(project.root.path, f"{commit}^")
     if parent is None:
         return False
@@ -277,7 +277,7 @@ def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
 
 
 def commit_tree(root: Path, tree: str, parent: str, message: str, author: Commit) -> str:
-    """A commit with another one's author; the committer is the configured identity, else the author."""
+    """A commit with the author of another; the committer is the configured identity, else the author."""
     args = [*_CONFIGURED_ONLY, "commit-tree", tree, "-p", parent, "-F", "-"]
     text = message.encode("utf-8", "surrogateescape")
     env = {f"GIT_AUTHOR_{key}": value for key, value in _person(author).items()}
@@ -322,7 +322,7 @@ def _plain(files: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
-    """Create it atomically: no crash may leave half of it, and no other process may read that."""
+    """Create the directory atomically: a crash must not leave half of it, and no process may read half of it."""
     made = private_dir(private_dir(place.parent) / f"{place.name}{unique()}")
     for blob, path in files:
         folder = made

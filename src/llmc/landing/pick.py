@@ -91,9 +91,9 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
 
 
 def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple[str, int]:
-    """The commits on top of the base, and their number; those already on the base are left out.
+    """Replay the commits on the base, without those it already has; returns the new tip and their number.
 
-    With merges among them they become one commit: one by one, changes made in a merge would be lost.
+    If there are merges, all become one commit: one by one, changes made in a merge would be lost.
     """
     work = merging.work_of(project, record.name, base, head)
     try:
@@ -146,7 +146,7 @@ def _replay(project: Project, work: merging.Work, commit: str, tip: str) -> str:
 
 
 def _commit(project: Project, tree: str, parent: str, message: str, like: str) -> str:
-    """Author, committer and dates of another commit, so that repeating a pick gives the same commit."""
+    """A commit with the author, committer and dates of `like`, so that repeating a pick gives the same commit."""
     root = project.root.path
     text = message.rstrip("\n").encode("utf-8", "surrogateescape") + b"\n"
     args = ["commit-tree", tree, "-p", parent, "-F", "-"]

@@ -1,4 +1,4 @@
-"""The post-accept command, after each landed task. Until it finishes, nothing else lands and no task starts.
+"""Run the post-accept command after each landed task. Until it finishes, nothing else lands and no task starts.
 
 In a fleet, no other node lands either (fleet/landings.py); if the node dies, another one runs the command.
 """
@@ -20,7 +20,7 @@ from llmc.repo.project import Project
 
 TIMEOUT_S = 24 * 3600.0
 
-#: by root; only its daemon runs it, so a lock within the process is enough
+#: by root; only the root's daemon runs the command, so a lock within the process is enough
 _turns: dict[str, threading.Lock] = {}
 
 
@@ -37,7 +37,7 @@ class PostAcceptFailed(LlmcError):
 
 
 def run_due(project: Project) -> None:
-    """Run it for each landed task whose command has not finished, one at a time, including those left by a crash."""
+    """Run the command for each landed task that still needs it, one at a time, including those left by a crash."""
     if not project.store.read().auto.post_accept_due:
         return
     turn = _turns.setdefault(str(project.root.path), threading.Lock())
@@ -52,7 +52,7 @@ def run_due(project: Project) -> None:
 
 
 def take_over(project: Project, ledger: LandingLedger, tasks: Collection[TaskKey]) -> list[Due]:
-    """Enter the commands of a lost node, and those that a crash left without an entry here, as due on this node."""
+    """Take over the commands of a lost node, and those that a crash left without an entry here; returns them."""
     taken = []
     for task in _unattended(project.store.read(), tasks):
         worker = ledger.take_post_accept(task)
@@ -67,15 +67,15 @@ def take_over(project: Project, ledger: LandingLedger, tasks: Collection[TaskKey
 
 
 def drop(project: Project, ledger: LandingLedger, tasks: Collection[TaskKey]) -> None:
-    """End those that a crash left without an entry here: this node has no command any more."""
+    """End the commands that a crash left without an entry here: this node no longer has a post-accept command."""
     for task in _unattended(project.store.read(), tasks):
         ledger.end_post_accept(task)
 
 
 def _unattended(state: State, tasks: Collection[TaskKey]) -> set[TaskKey]:
-    """Those of `tasks`, which the database lists, that are not due here and that no accept of this node will make due.
+    """The `tasks` from the database that are not due here, and that no accept on this node will make due.
 
-    `state` must be read after the database: an accept lists its task there first, and enters it here in its last step.
+    Read `state` after the database: an accept enters its task there first, and here in its last step.
     """
     due = {one.task for one in state.auto.due}
     records = (record for record in state.workers.values() if is_past_landing(record.accept))

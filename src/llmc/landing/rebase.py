@@ -1,7 +1,7 @@
 """Rebase a worker's commits onto the latest default branch, and handle conflicts.
 
-Intent comes first: `pre_rebase_sha` is recorded and pinned before git acts. So it is known whether a rebase in
-progress is ours, and one interrupted by a crash is aborted and repeated.
+`pre_rebase_sha` is recorded and pinned before git acts. It shows whether a rebase in progress is ours; a rebase that a
+crash interrupted is aborted and repeated.
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ class Conflict(LlmcError):
 
 
 def rebase(project: Project, name: str) -> Rebased:
-    """`llmc rebase`, or the rest of an interrupted one; the caller holds the worker's lock."""
+    """Run `llmc rebase`, or finish an interrupted one; the caller holds the worker's lock."""
     record = resolved_by_hand(project, intake.apply_pending(project, name))
     if must_validate(record):
         record = settle(project, name)
@@ -90,10 +90,10 @@ def rebase(project: Project, name: str) -> Rebased:
 
 
 def keep_rebased(project: Project, name: str) -> LlmcError | None:
-    """An automatic rebase, because the branch moved; returns a conflict to report, if any.
+    """Rebase automatically, because the branch moved; returns a conflict to report, if any.
 
-    A clean one is not validated here: accept validates what lands, and otherwise every worker in review would be
-    validated, and locked, again after each landing.
+    A clean rebase is not validated here: accept validates what lands. Otherwise each landing would validate, and lock,
+    every worker in review again.
     """
     record = project.store.worker(name)
     at_rest.refuse_if_dirty(record)
@@ -108,14 +108,14 @@ def keep_rebased(project: Project, name: str) -> LlmcError | None:
 
 
 def queue_others(tx: Transaction, landed: str) -> None:
-    """The branch has moved: workers in review are rebased by their own lanes, once this lock is released."""
+    """Queue a rebase of the other workers in review; their own lanes run it once this lock is released."""
     for record in list(tx.state.workers.values()):
         if record.name != landed and record.status is Status.NEEDS_REVIEW and record.accept is None:
             tx.update(record.name, rebase_due=True)
 
 
 def wake_queued(project: Project) -> None:
-    """Wake the daemon's lanes; without a daemon the next patrol, `review` or `accept` does it."""
+    """Wake the lanes of queued workers; without a daemon, the next patrol, `review` or `accept` rebases them."""
     for record in project.store.read().workers.values():
         if record.rebase_due:
             project.wake(record.name)
@@ -127,9 +127,9 @@ def must_validate(record: WorkerRecord) -> bool:
 
 
 def settle(project: Project, name: str) -> WorkerRecord:
-    """Validate rebased work and apply the transition that follows; also after a crash in between.
+    """Validate rebased work and apply the transition that follows, also after a crash in between.
 
-    Raises if a clean rebase fails; if the worker resolved conflicts, it gets the failure.
+    Raises if a clean rebase or the default branch itself fails; a worker that resolved conflicts gets its failure.
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
@@ -179,7 +179,7 @@ def was_interrupted(record: WorkerRecord) -> bool:
 
 
 def onto_base(project: Project, name: str, *, then_validate: bool = False, base: str = "") -> Rebased:
-    """Rebase a worker onto the latest default branch, or `onto`. Raises HasConflicts; any other failure changes nothing.
+    """Rebase a worker onto `base`, or the latest default branch. Raises HasConflicts; other failures change nothing.
 
     With `then_validate`, a clean rebase makes a validation due, if one is configured.
     """
@@ -191,7 +191,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     before = _without_open_rebase(project, record, worktree)
     work = merging.work_of(project, name, base, before)
     if work.on_base:
-        if record.pre_rebase_sha:  # it was done, but a crash came before it was recorded
+        if record.pre_rebase_sha:  # the rebase was done, but a crash came before it was recorded
             _record_clean(project, name, base, before, then_validate)
         return Rebased(base, before, moved=bool(record.pre_rebase_sha))
     if work.has_merges or _changes_attributes(worktree, work):
@@ -274,7 +274,7 @@ def _begin(
 def _gave_trouble(
     project: Project, record: WorkerRecord, worktree: Path, before: str, done: proc.Done
 ) -> Exception:
-    """Raise the conflicts for the worker to resolve; or an error, with everything unchanged."""
+    """The exception to raise: conflicts for the worker to resolve, or an error, with everything unchanged."""
     name = record.name
     files = uncommitted.conflicted_files(worktree)
     if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
@@ -290,7 +290,7 @@ def _gave_trouble(
 
 
 def _run(worktree: Path, before: str, base: str) -> proc.Done:
-    """Run git rebase; continue it where rerere resolved and staged every conflict."""
+    """Run git rebase; continue it if rerere resolved and staged every conflict."""
     settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
     env = _committer(worktree, before)
     done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
@@ -319,7 +319,7 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
     with fault_step("rebase.persist"):
         ref = _pinned(project, record, worktree, before)
         provision.pin_in_the_way(project, record, work.base, "rebase")
-        # Once rebased, nothing shows that the worker had them before.
+        # After the rebase, nothing shows that the worker had these commits.
         taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:
             tx.update(
@@ -333,7 +333,7 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
 
 
 def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str) -> str:
-    """A ref for the commits only: a rebase refuses changed files and leaves new ones."""
+    """A ref that pins only the commits: a rebase refuses changed files and leaves new ones alone."""
     places = [f"refs/llmc/trash/{record.name}"]
     kept = git.out(
         worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, *places
@@ -396,9 +396,9 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
 
 
 def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """Re-check a worker in error over its rebase with git; the caller holds its lock, and the user does not have the worker.
+    """Ask git again about a worker whose rebase failed: no hook reports what the user did in the worktree.
 
-    No hook reports what the user did in the worktree.
+    The caller holds the worker's lock, and the user does not have the worker.
     """
     if record.status is not Status.ERROR or not record.pre_rebase_sha:
         return record
@@ -479,7 +479,7 @@ def tell(project: Project, name: str) -> LlmcError:
 
 
 def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:
-    """Whether it was finished or aborted without a turn of the agent: then there is nothing to send."""
+    """Whether the rebase ended without a turn of the agent; if so, record that: there is nothing to send."""
     verdict = decide.after_round(record, facts, {"ahead": facts.ahead, "dirty": facts.dirty})
     if verdict.action not in ("rebase_resolved", "rebase_aborted"):
         return False

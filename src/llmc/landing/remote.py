@@ -1,7 +1,7 @@
 """Land on a remote that several machines share: the ledger first, then a fenced push, then a fetch as the proof.
 
-What one machine does when it dies or falls asleep half-way is decided by the next: `take_over` moves the fence, and what
-has not landed by then never will.
+If a machine dies or falls asleep halfway, the next one settles it: `take_over` moves the fence, and what has not landed
+by then never will.
 """
 
 from typing import assert_never
@@ -24,7 +24,7 @@ from llmc.repo.rules.fenced_push import (
     newest_standing,
 )
 
-#: how often the fence alone may move while one commit lands
+#: how often the fence may move, but not the branch, while one commit lands
 TRIES = 20
 #: how many commits back an undo looks for the newest landing
 LOOK_BACK = 2000
@@ -63,14 +63,14 @@ class RemoteLanding:
         return self.begin(project, offer)
 
     def verify(self, project: Project, commit: str) -> bool:
-        """No is final: a push that is still on its way is refused from then on."""
+        """Whether the commit landed. False is final: the moved fence refuses a push that is still on its way."""
         if default_branch.is_landed(project, commit):
             return True
         fence.move(project.root.path, self.remote)
         return default_branch.is_landed(project, commit)
 
     def spread(self, project: Project, offer: ways.Offer) -> str | None:
-        """Drop the unfinished work of its task, and let the source's own branch follow."""
+        """Drop the unfinished work of the commit's task, and fast-forward the source's own branch."""
         if offer.task is not None:
             handed_work.forget(project.root.path, offer.task)
         follow(project)
@@ -81,7 +81,7 @@ class RemoteLanding:
             project.root.path,
             handed_work.place_of(self.remote, offer.task) if offer.task else "",
         )
-        # Before the token is checked: who takes the task over in between moves the fence.
+        # Before the token is checked: a machine that takes the task over in between moves the fence.
         seen = fence.last_seen(root, self.remote)
         for _ in range(TRIES):
             if seen.tip != offer.base:
@@ -108,7 +108,7 @@ class RemoteLanding:
             )
 
     def _meaning(self, offer: ways.Offer, outcome: Outcome) -> ways.Landed | ways.Waits | None:
-        """None: ask again."""
+        """The answer for the outcome of a push; None: try again."""
         match outcome:
             case Landed():
                 return ways.Landed()
@@ -129,12 +129,12 @@ class RemoteLanding:
 
 
 def take_over(project: Project, task: TaskKey, claim: str) -> str:
-    """The commit of an earlier holder of the task that landed and was not undone; "": there is none, and none will come."""
+    """The commit that an earlier holder of the task landed, if not undone; "": there is none, and none will come."""
     shared = project.shared
     if shared is None:
         return ""
     token = shared.ledger.token_of(claim)
-    # Without an entry nothing was pushed, and with an old token none is made.
+    # Nothing is pushed without an entry, and an old token cannot make one.
     earlier = earlier_commits(shared.ledger.entered(task), token)
     way = RemoteLanding(shared)
     for commit, reverts in earlier.items():
@@ -144,7 +144,7 @@ def take_over(project: Project, task: TaskKey, claim: str) -> str:
 
 
 def follow(project: Project) -> None:
-    """Fast-forward the source's own branch to what landed, where nothing of the user is in the way."""
+    """Fast-forward the source's own branch to what landed, unless something of the user's is in the way."""
     if project.upstream == project.source:
         return
     root, here = project.root.path, provision.source_tip(project)
@@ -160,7 +160,7 @@ def follow(project: Project) -> None:
 
 
 def newest_landing(project: Project, shared: Shared) -> Entry | None:
-    """The newest landing of any machine that was not undone, in the order of the branch."""
+    """The newest landing on the branch, by any machine, that was not undone."""
     provision.refresh_base(project)
     log = git.out(project.root.path, "rev-list", "--first-parent", f"--max-count={LOOK_BACK}", project.base)
     commits = log.split()

@@ -1,9 +1,9 @@
 """Review: what a worker's accept would land, or its work so far; and the record of what the user has seen.
 
-Read-only: takes no lock, and does not change the state, the worktree or its index.
+Looking at work does not change the state, the worktree or its index.
 
-Everything that is shown or compared is read in the root's clone. A contained agent writes its own repository, where git would
-believe another content for an object: it checks objects only when they are fetched.
+Everything that is shown or compared is read in the root's clone. A contained agent could forge objects in its own
+repository, because git checks objects only when they are fetched.
 """
 
 from contextlib import suppress
@@ -162,7 +162,7 @@ def _review(
 
 
 def _diff(root: Path, shown: _Shown) -> tuple[str, str]:
-    """The diff, or why it is missing: a few objects of an agent can make one that fills the memory."""
+    """The diff, or why it is missing: with a few objects, an agent can make a diff that fills the memory."""
     try:
         return git.diff(root, shown.base, shown.result), ""
     except Overran as error:
@@ -178,7 +178,7 @@ def _files_changed(root: Path, shown: _Shown) -> tuple[tuple[FileChange, ...], s
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:
-    """As in accept: a merge of trees."""
+    """What would land, merged from trees as in accept."""
     base = git.resolve(project.root.path, project.base) or project.base
     work = merging.work_of(project, name, base, head)
     try:
@@ -188,7 +188,7 @@ def _what_lands(project: Project, name: str, head: str) -> _Shown:
 
 
 def tree_on(project: Project, name: str, base: str, head: str) -> str:
-    """An earlier commit of a worker on another base, as a tree; with conflicts the commit itself."""
+    """The tree of a worker's earlier commit on another base; with conflicts, the commit itself."""
     try:
         return merging.merged_tree(project, merging.work_of(project, name, base, head))
     except merging.Conflicts:
@@ -209,14 +209,14 @@ def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[st
     return tuple(found)
 
 
-#: keeps the base and the tree of what was reviewed, as a commit; only the ids in the record are compared
+#: pins the base and the tree that were reviewed, as a commit; only the ids in the record are compared
 _REF = "refs/llmc/reviewed/"
 
 
 def remember(project: Project, review: Review, *, seen: bool = True, again: bool = False) -> None:
-    """Record the worker reviewed last and, if its diff was `seen`, what accept compares with: all that would have landed.
+    """Record the worker reviewed last and, if its diff was `seen`, all that would have landed, for accept to compare.
 
-    `again`: the same user has seen the same commit before; that is no new event.
+    `again`: the same user has seen the same commit before, so no event is emitted.
     """
     head = git.head(review.worktree)  # a review may take long; the work may have changed
     counts = seen and not review.too_large
@@ -227,7 +227,7 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
         if lands is not None and record.accept is None:
-            # Whatever the worker did meanwhile: the user has seen this, and not what comes instead.
+            # Record what the user saw, even if the worker has changed it since.
             seen_sha = head if same else review.head
             tx.update(
                 review.worker,
@@ -243,10 +243,10 @@ def remember(project: Project, review: Review, *, seen: bool = True, again: bool
 
 
 def _seen(project: Project, review: Review) -> Seen:
-    """What would land, kept from `git gc` before it is recorded."""
+    """What would land; a ref keeps it from `git gc` before it is recorded."""
     root = project.root.path
     tree = git.tree_of(root, review.result) if review.conflicts else review.result
-    with suppress(LlmcError):  # without it, the change counts as another one once the base has moved
+    with suppress(LlmcError):  # without the ref, the change counts as different once the base has moved
         made = merging.commit_on(root, tree, review.base)
         git.git(root, "update-ref", f"{_REF}{review.worker}", made)
     return Seen(base=review.base, tree=tree, **_said(review.message, review.author, review.author_date))
@@ -275,9 +275,9 @@ def lands_as(work: merging.Work, tree: str) -> Seen:
 
 
 def equals(project: Project, seen: Seen, lands: Seen) -> bool:
-    """On another base, the files must be those of a merge of the reviewed change with that base.
+    """Whether the reviewed change lands; on another base, as a merge of the reviewed change with that base.
 
-    Line numbers and contexts do not tell: with the same lines at two places, a change at the other one looks the same.
+    Line numbers and context are not enough: where the same lines occur twice, a change at either place looks the same.
     """
     if (lands.message, lands.author) != (seen.message, seen.author):
         return False
@@ -291,7 +291,7 @@ def equals(project: Project, seen: Seen, lands: Seen) -> bool:
 
 
 def is_same(project: Project, name: str, seen: Seen, head: str, base: str = "") -> bool:
-    """Whether a worker's commit would land as what was reviewed, on the last known default branch or another base."""
+    """Whether a worker's commit would land the reviewed change, on the last known default branch or `base`."""
     try:
         base = base or git.resolve(project.root.path, project.base) or project.base
         work = merging.work_of(project, name, base, head)
@@ -321,7 +321,7 @@ TRIES = 3
 
 
 def look_so_far(project: Project, record: WorkerRecord) -> Review:
-    """The diff from the merge base with the last known default branch to its current files."""
+    """The diff from the merge base with the last known default branch to the worker's current files."""
     worktree = Path(record.worktree_path)
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)

@@ -73,23 +73,23 @@ def _is_attribution(line: str) -> bool:
 #: how much of a diff goes into a prompt
 MAX_QUOTED_BYTES = 30_000
 
-#: control characters and line separators: after one, the rest of a line would lose its `+`, `-` or blank
+#: control characters and line separators: the text after one would look like a line without its `+`, `-` or blank
 _UNFIT = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def digest(text: str) -> str:
-    """Equal for the same text; short, however long that is."""
+    """A short digest of a text of any length."""
     import hashlib  # saves 4 ms in most commands
 
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def patch_id(diff: str) -> str:
-    """A digest of a change, equal for the same change on another base, and for one like it at another place.
+    """A digest of a change, equal for the same change on another base, and for a like change at another place.
 
-    Good enough to place comments, not to tell whether a change was seen.
+    Good enough to place comments, but not to tell whether a change was seen.
 
-    Not `git patch-id`: it ignores white space, but a changed indentation is another change.
+    Not `git patch-id`, which ignores white space: a changed indentation is another change.
     Expects `--full-index`, so that the ids of binary files are complete.
     """
     import hashlib  # saves 4 ms in most commands

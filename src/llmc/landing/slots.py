@@ -1,7 +1,7 @@
 """Slots: checkouts of exactly one commit, unused by agents, so that a check sees only what lands.
 
-A slot is a detached worktree of the root's clone in `.llmc/slots/`. The holder of its lock may use it; the lock ends
-with its process, and the next user starts from whatever was left there.
+A slot is a detached worktree of the root's clone in `.llmc/slots/`. Only the holder of its lock uses it. The lock
+ends with the holder's process, and the next holder starts from what was left there.
 """
 
 import os
@@ -32,10 +32,10 @@ _LOOK_CLOSELY = (
     *("core.sparseCheckout=false", "core.fsmonitor=false", "core.untrackedCache=false"),
     *("core.ignoreStat=false", "core.trustctime=true", "core.checkStat=default"),
 )
-#: what a check or a killed git can leave in a slot's git directory, and checkout does not undo
+#: left in a slot's git directory by a check or a killed git; checkout does not undo these
 _LEFT_IN_GIT = ("index.lock", "HEAD.lock", "config.worktree", "info/sparse-checkout")
 
-#: what is raised where a check left something: by git and the system, and by Python for text that is none
+#: errors caused by what a check left: from git, from the system, and from Python for invalid text
 _NOT_USABLE = (LlmcError, OSError, ValueError)
 
 #: default inputs of `setup` without `repo.setup_inputs`; names without a slash match in every directory
@@ -91,7 +91,7 @@ class Slot(Struct, frozen=True):
 
     @property
     def in_use(self) -> Path:
-        """Exists while the slot is in use, and after its user was killed."""
+        """Exists while the slot is in use, and after its holder was killed."""
         return self.path.with_suffix(".in-use")
 
 
@@ -106,7 +106,7 @@ def every(project: Project) -> list[Slot]:
 
 @contextmanager
 def taken(project: Project) -> Iterator[Slot]:
-    """Take the first free slot, and stop what an earlier user left running there."""
+    """Take the first free slot, and stop what an earlier holder left running there."""
     ours = {lock_of(project.root, one): one for one in every(project)}
     with ExitStack() as held:
         one = ours[_any_of(project, list(ours), held)]
@@ -120,7 +120,7 @@ def taken(project: Project) -> Iterator[Slot]:
 
 
 def _any_of(project: Project, paths: list[Path], held: ExitStack) -> Path:
-    """Wait for a slot, until this process has to stop."""
+    """Wait for a slot, for up to WAIT_S or until this process has to stop."""
     deadline = monotonic() + WAIT_S
     while True:
         try:
@@ -137,7 +137,7 @@ def lock_of(root: Root, one: Slot) -> Path:
 
 
 def end_what_runs(one: Slot) -> None:
-    """Commands outlive a killed llmc, and two must not share a slot."""
+    """Stop commands that outlived a killed llmc: two must not share a slot."""
     found = processes.marked(MARK, str(one.path))
     if one.in_use.exists():  # git may have been started by provisioning, not by a check
         here = map(processes.identify, git_commands_in(one.path))
@@ -152,7 +152,7 @@ def end_what_runs(one: Slot) -> None:
 def check_out(project: Project, one: Slot, commit: str, *, from_scratch: bool = False) -> bool:
     """Check out exactly this commit in the slot, provisioned like a worktree; `from_scratch`: remove ignored files too.
 
-    Returns whether it was recreated: then nothing known about it holds.
+    Returns whether the slot was recreated: then nothing known about it holds.
     """
     try:
         if from_scratch:
@@ -192,7 +192,7 @@ def changes(one: Slot) -> str:
 
 
 def _own_git(project: Project, one: Slot) -> Path:
-    """The git directory of exactly this slot: a `.git` that points elsewhere would change another worktree."""
+    """The git directory of exactly this slot: if `.git` pointed elsewhere, git would change another worktree."""
     admin = git.git_dir(one.path)
     booked = Path((admin / "gitdir").read_text().strip())
     if (
@@ -239,7 +239,7 @@ def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
 
 
 def is_at(project: Project, one: Slot, commit: str) -> bool:
-    """Whether the slot's HEAD is detached at this commit; by the slot's own git, which a check may have removed."""
+    """Whether the slot's HEAD is detached at this commit; False if a check damaged its git directory."""
     try:
         return (_own_git(project, one) / "HEAD").read_text().strip() == commit
     except _NOT_USABLE:
@@ -273,7 +273,7 @@ def clear_away(project: Project, one: Slot) -> None:
 
 
 def setup_inputs(project: Project, commit: str) -> str:
-    """A digest of what [repo].setup depends on: its line, and the commit's files in `repo.setup_inputs`."""
+    """A digest of what [repo].setup depends on: the command, and the commit's files that match `repo.setup_inputs`."""
     repo = project.config.repo
     patterns = [
         f":(glob){name if '/' in name else f'**/{name}'}" for name in repo.setup_inputs or SETUP_INPUTS

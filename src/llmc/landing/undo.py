@@ -31,14 +31,14 @@ from llmc.tasks.source import source_of
 #: the name under which a revert is landed, validated and logged; not a valid worker name
 NAME = "_undo"
 REF = f"refs/llmc/land/{NAME}"
-#: the steps in their order; after `finish` the journal is over
+#: the steps in their order; after `finish` the step is DONE
 STEPS = ("revert", "validate", "land", "verify", "return", "finish")
 DONE = "done"
 MAX_ATTEMPTS = 20
-#: how long the daemon waits for another landing before it resumes, and an undo for a goal tick
+#: how long `resume` waits for another landing, and every undo for a goal tick
 RESUME_S, TICK_S = 0.2, 120.0
 
-#: reopens the plan item of a commit, with a reason; returns its id, "" for none
+#: reopens the plan item of a commit, with a reason; returns a line about it, "" for none
 Reopen = Callable[[Project, str, str], str]
 
 
@@ -67,7 +67,7 @@ class Target(Struct, frozen=True):
 
 
 def target(project: Project) -> Target:
-    """The interrupted undo, else the latest accept that was not undone; refuses while that one waits to land."""
+    """The interrupted undo, else the latest accept that was not undone; refuses while that accept waits to land."""
     state = project.store.read()
     journal = state.undo
     if journal is not None and journal.step != DONE:
@@ -93,7 +93,7 @@ def _begun(journal: UndoJournal) -> Target:
 
 
 def _newest_accept(project: Project) -> Target | None:
-    """The latest accept that was not undone, of every machine that lands here."""
+    """The latest accept that was not undone, by any machine that lands here."""
     shared = project.shared
     if shared is not None:
         entry = remote.newest_landing(project, shared)
@@ -115,7 +115,7 @@ def _newest_pending(state: State) -> WorkerRecord | None:
 
 
 def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
-    """Not the one before instead: the user means the accept that waits."""
+    """The refusal; undoing the accept before it instead would not be what the user means."""
     assert pending.accept is not None
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
     hint = f"Run `llmc accept {pending.name}` to check again and, if it has landed, finish the accept."
@@ -145,7 +145,7 @@ def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
 
 
 def resume(project: Project, reopen: Reopen) -> Undone | None:
-    """Finish an undo whose process was killed or whose landing takes long; None: there is none, or it goes on."""
+    """Finish an undo whose process was killed or whose landing takes long; None: there is none, or it still waits."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE:
         return None
@@ -162,7 +162,7 @@ def resume(project: Project, reopen: Reopen) -> Undone | None:
 
 
 def _ask(project: Project) -> tuple[str, Answer] | None:
-    """The receipt of a revert that waits to land, and its outcome, asked without a lock: it may take long. None: no revert waits."""
+    """The receipt and outcome of a revert that waits to land, if any; polled without a lock: it may take long."""
     journal = project.store.read().undo
     if journal is None or journal.step != "land" or not journal.receipt:
         return None
@@ -170,7 +170,7 @@ def _ask(project: Project) -> tuple[str, Answer] | None:
 
 
 def stopped(project: Project) -> str:
-    """The commit whose undo was interrupted and is not running."""
+    """The commit whose undo was interrupted and is not running; "" if there is none."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE or locks.is_locked(project.root.lock("ticket")):
         return ""
@@ -180,7 +180,7 @@ def stopped(project: Project) -> str:
 def _give_back(
     project: Project, reopen: Reopen, ticket: AbstractContextManager[None], *, keep: bool
 ) -> Undone:
-    """The steps after landing; `keep`: the journal stays until the user has seen it."""
+    """Run the steps after landing; `keep`: keep the journal until the user has seen the result."""
     # A tick that has just seen the merge must not mark a plan item done after it was reopened.
     with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), ticket:
         journal = project.store.read().undo
@@ -211,7 +211,7 @@ def _begin(project: Project, wanted: Target) -> UndoJournal:
 
 
 class _Steps:
-    """The caller holds the ticket. `asked`: a receipt that the journal had before, and its outcome."""
+    """The steps of an undo; the caller holds the ticket. `asked`: an earlier receipt and its outcome."""
 
     def __init__(
         self, project: Project, journal: UndoJournal, reopen: Reopen, asked: tuple[str, Answer] | None
@@ -268,7 +268,7 @@ class _Steps:
         return replace(self.journal, step="revert", **fresh, attempt=self.journal.attempt + 1)
 
     def _give_up(self, at: str, error: LlmcError) -> None:
-        """A failure before landing ends the undo. If it may have landed, the next undo finds out."""
+        """A failure before landing ends the undo. If the revert may have landed, the next undo finds out."""
         landed_perhaps = at == "land" and not isinstance(error, (default_branch.SourceBusy, LandingRejected))
         if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
             return
@@ -283,7 +283,7 @@ class _Steps:
             )
 
     def _revert(self) -> UndoJournal:
-        """The revert commit, under a ref; or the one made before a crash."""
+        """Make the revert commit, under a ref; or find the one that landed before a crash."""
         base = provision.refresh_base(self.project)
         made = self._landed_before(base)
         if made:
@@ -311,7 +311,7 @@ class _Steps:
         return self.journal
 
     def _land(self) -> UndoJournal:
-        if self.way.verify(self.project, self.journal.revert):  # before a crash
+        if self.way.verify(self.project, self.journal.revert):  # landed before a crash
             return self.journal
         answer = self._landing()
         if isinstance(answer, ways.Waits):

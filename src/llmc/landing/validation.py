@@ -1,4 +1,4 @@
-"""Validation: [repo].validate and a task's own `verify`, on exactly what lands in a slot, or in the worker's worktree.
+"""Validation: run [repo].validate and a task's own `verify`, on exactly what lands, in a slot or in the worktree.
 
 A worktree has more than the commit: index bits that hide changes, and files left by commands. Neither may affect what
 lands, and files left by a command are never taken for the agent's.
@@ -34,7 +34,7 @@ REMEMBERED = 50
 
 
 def run(project: Project, name: str, worktree: Path) -> proc.Done:
-    """The result with the end of its output; without a command everything is valid."""
+    """Run [repo].validate; the result has the end of its output. Without a command, everything passes."""
     repo = project.config.repo
     return user_commands.run_command(
         project, name, repo.validate, cwd=worktree, timeout_s=repo.validate_timeout_s
@@ -42,7 +42,7 @@ def run(project: Project, name: str, worktree: Path) -> proc.Done:
 
 
 def verify(project: Project, name: str, worktree: Path, task: Assignment) -> None:
-    """The task's verify command, in the worktree."""
+    """Run the task's verify command in the worktree. Raises CommandFailed."""
     limit_s = project.config.repo.validate_timeout_s
     done = user_commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
     if not done.ok:
@@ -59,14 +59,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     checks: str = ""
     #: trees that passed in it, latest last
     passed: tuple[str, ...] = ()
-    #: the base that failed, when, and how long the try took
+    #: the tree of the base that failed ("?": no slot could be created), when, and how long the try took
     failed: str = ""
     failed_unix: float = 0.0
     took_s: float = 0.0
 
 
 def in_slot(project: Project) -> bool:
-    """Whether to validate in a slot now: configured, and not known to fail there on the base itself."""
+    """Whether to validate in a slot now: it is configured, and the base itself is not known to fail there."""
     if project.config.repo.validate_in == "worktree":
         _all_is_well(project)
         return False
@@ -78,7 +78,7 @@ def in_slot(project: Project) -> bool:
 
 
 def _may_try_again(memory: Memory, now: float) -> bool:
-    """Whether to retry now: an incomplete setup costs a tenth of the time at most, and is noticed once fixed."""
+    """Whether to retry now: retries take at most a tenth of the time, and notice when the setup is fixed."""
     return not failing_base.is_too_soon(memory.failed_unix, memory.took_s, now, least_s=0.0)
 
 
@@ -91,8 +91,8 @@ def check_commit(
     worktree: Path | None,
     task: Assignment | None = None,
 ) -> None:
-    """[repo].validate, then the task's `verify`, on exactly this commit. Raises CommandFailed, or NoSlot: then they
-    can run in the worktree, once the commit is there.
+    """Run [repo].validate, then the task's `verify`, on exactly this commit. Raises CommandFailed, or NoSlot: then
+    they can run in the worktree, once the commit is there.
 
     In their output, the slot's path is replaced by the worktree's, where the worker can find the files.
     """
@@ -114,13 +114,13 @@ def failing(project: Project, log: str, commit: str, command: str) -> proc.Done 
 
 
 def base_is_due(project: Project, base: str) -> bool:
-    """Whether the default branch, which is known to fail, is to be checked again."""
+    """Whether the default branch is known to fail and is due for another check."""
     found = project.store.read().failing_base
     return found is not None and failing_base.is_due(found, base, _fingerprint(project), now_unix())
 
 
 def look_at_base(project: Project, log: str, base: str) -> None:
-    """Check again whether the default branch fails. Without a slot it counts as passing; the next task shows it."""
+    """Check again whether the default branch fails. Without a slot it counts as passing; the next task will tell."""
     before = project.store.read().failing_base
     if not project.config.repo.validate or not in_slot(project):
         failing_base.forget(project)
@@ -160,7 +160,7 @@ class _Check:
                 if failed is not None:
                     raise self._blame(failed)
         except NoSlot:
-            if not self.memory.failed:  # it could not be created; the next try waits as well
+            if not self.memory.failed:  # the slot could not be created; delay the next try, too
                 self._did_not_work("?", time.monotonic() - began)
             raise
 
@@ -245,7 +245,7 @@ class _Check:
         return git.tree_of(self.project.root.path, commit) in self.memory.passed
 
     def _base_passes(self, base: str) -> bool:
-        """Try from scratch: a broken cache must not look like a broken base. A failure holds for a while."""
+        """Whether the base passes from scratch: a broken cache is not a broken base. A failure holds for a while."""
         tree = git.tree_of(self.project.root.path, base)
         memory = self.memory
         if memory.failed == tree and failing_base.is_too_soon(memory.failed_unix, memory.took_s, now_unix()):
@@ -270,7 +270,7 @@ class _Check:
         self.memory = _remember(self.project, self.slot.memory, known)
 
     def base_again(self, base: str, *, moved: bool) -> None:
-        """A slot that never worked cannot tell what is wrong with a new base."""
+        """Check the base again. A slot where nothing has passed cannot tell whether a new base fails."""
         worked = bool(self.memory.passed)
         if not self._base_passes(base) and (worked or not moved):
             self._note_failing(base)
@@ -312,7 +312,7 @@ def _recall(project: Project, file: Path) -> Memory:
 
 
 def _with(memory: Memory, tree: str) -> Memory:
-    """A tree passed; that the base failed does not count any more."""
+    """The memory after a tree passed; an earlier failure of the base no longer counts."""
     return Memory(passed=(*(other for other in memory.passed if other != tree), tree)[-REMEMBERED:])
 
 
@@ -323,7 +323,7 @@ def _remember(project: Project, file: Path, memory: Memory) -> Memory:
 
 
 def _fingerprint(project: Project) -> str:
-    """What the result of a check depends on besides the commit."""
+    """A digest of what the result of a check depends on besides the commit."""
     repo = project.config.repo
     parts = [
         repo.validate,
@@ -362,7 +362,7 @@ def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) 
 def in_worktree(
     project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
 ) -> None:
-    """Raises CommandFailed. The worktree must have the commit, or one with the same tree, checked out."""
+    """Run the checks in the worktree, where this commit or its tree is checked out. Raises CommandFailed."""
     worktree = Path(record.worktree_path)
     root = project.root.path
     if git.tree_of(root, git.head(worktree)) != git.tree_of(root, commit):
@@ -387,7 +387,7 @@ def in_worktree(
 
 
 class _Worktree:
-    """What is known of the validation in worktrees, and the base in this one."""
+    """What is known about validation in worktrees; checks the base in this one."""
 
     def __init__(self, project: Project, record: WorkerRecord) -> None:
         self.project = project
@@ -404,7 +404,7 @@ class _Worktree:
         failing_base.forget(self.project)
 
     def base_passes(self, base: str) -> bool:
-        """Checked once for each commit; a base that cannot be checked out counts as one that passes."""
+        """Whether the base passes, checked once per commit; one that cannot be checked out counts as passing."""
         checks = _fingerprint(self.project)
         if git.tree_of(self.project.root.path, base) in self.memory.passed:
             return True
@@ -422,7 +422,7 @@ class _Worktree:
         return False
 
     def _try(self, base: str) -> proc.Done | None:
-        """With the files of the base; HEAD stays, so after a kill these are changes that the next accept clears away."""
+        """Validate the base's files. HEAD stays: after a kill they are changes that the next accept clears away."""
         before = uncommitted.tree_state(self.path)
         git.git(self.path, "update-index", "-q", "--refresh", check=False, timeout_s=600)
         if not before.clean or not self._read("-m", "HEAD", base):
@@ -454,7 +454,7 @@ def refuse_hidden_changes(record: WorkerRecord) -> None:
 
 
 def clear_away(project: Project, record: WorkerRecord, before: uncommitted.TreeState) -> str | None:
-    """Move new files of a worktree to the trash; returns the ref, None: nothing."""
+    """Move new and changed files of a worktree to the trash; returns the ref, or None if there were none."""
     worktree = Path(record.worktree_path)
     after = uncommitted.tree_state(worktree)
     changed = [name for name in after.tracked if name not in before.tracked]

@@ -25,7 +25,7 @@ class Offer(Struct, frozen=True):
     #: its task and claim, if it has one
     task: TaskKey | None = None
     claim: str = ""
-    #: for `undo` on any machine: what was asked for, and the commit that this one reverts
+    #: for `undo` on any machine: the prompt of the work, and the commit that this one reverts
     prompt: str = ""
     reverts: str = ""
 
@@ -35,7 +35,7 @@ class Landed(Struct, frozen=True):
 
 
 class Waits(Struct, frozen=True):
-    """The landing is pending. The receipt is all that `poll` needs, in any process; `about` is for people."""
+    """The landing is pending. The receipt is all that `poll` needs, in any process; `about` is for the user."""
 
     receipt: str
     about: str = ""
@@ -50,7 +50,7 @@ class SentBack(Struct, frozen=True):
 class Landing(Protocol):
     """A way to land. Each call can be repeated: after a crash its outcome is unknown.
 
-    A temporary error (a network) is not an error of `poll`: it keeps waiting.
+    `poll` keeps waiting on a temporary error, such as a network failure.
     """
 
     def begin(self, project: Project, offer: Offer) -> Landed | Waits:
@@ -69,7 +69,7 @@ class Landing(Protocol):
         ...
 
     def spread(self, project: Project, offer: Offer) -> str | None:
-        """Pass a landed commit on to where it is wanted; returns the problem if that fails. May run again after a crash."""
+        """Pass a landed commit on to other repositories; returns the problem, if any. May run again after a crash."""
         ...
 
 

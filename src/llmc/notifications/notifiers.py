@@ -116,7 +116,7 @@ def desktop(message: Message, timeout_s: float) -> None:
 
 
 def command(line: str) -> Channel:
-    """The user's command."""
+    """A channel that runs the user's command."""
 
     def send(message: Message, timeout_s: float) -> None:
         # One line, so that `cat >> file` writes JSON lines.
@@ -155,7 +155,7 @@ def webhook(url: str) -> Channel:
 
 
 def _network_problem(error: Exception, timeout_s: float) -> str:
-    """In our own words: the library's message may contain the address."""
+    """The problem in our own words: the library's message may contain the address."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
         case TimeoutError():

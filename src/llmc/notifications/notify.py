@@ -1,7 +1,7 @@
-"""Sends every notification, once per incident.
+"""Send every notification, once per incident.
 
-A notice is in incidents.json before it is sent, and is marked after. After a kill before sending, the next process sends
-it; after a kill between sending and the mark, it is sent twice. It is never lost.
+A notice is written to incidents.json before it is sent, and marked as sent afterwards. If llmc is killed before
+sending, the next process sends it; if killed between sending and marking, it is sent twice. It is never lost.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ MOST = 200
 
 
 class Incident(Notice, frozen=True, kw_only=True):
-    """A notice, and how far its delivery is."""
+    """A notice, and the state of its delivery."""
 
     since_unix: float
     #: channels that still have to deliver it
@@ -116,7 +116,7 @@ class Incidents:
             return new
 
     def tried(self, incident: Incident, told: Collection[str], failed: dict[str, str]) -> None:
-        """Record the result of a try. After the last one, the channel is given up."""
+        """Record the result of a try. After the last one, failed channels are given up."""
 
         def after(one: Incident) -> Incident:
             tries = one.tries + bool(failed)
@@ -140,7 +140,7 @@ class Incidents:
         return ours
 
     def end(self, over: Over) -> None:
-        """End it; the next one is sent again."""
+        """End an incident; the next one like it is sent again."""
         if not any(one.is_open and over.ends(one.kind, one.key) for one in self.read().incidents):
             return
         with self._changed() as change:
@@ -189,7 +189,7 @@ def notify(project: Project, kind: str, title: str, body: str, *, key: str, **fa
 
 
 def post(project: Project, notice: Notice) -> None:
-    """The same in a thread; `flush` waits for it. Never raises."""
+    """Like `notify`, but send in a thread; `flush` waits for it. Never raises."""
     settings, notice = settings_of(project), fit_to_tell(notice)
     notice = replace(
         notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
@@ -203,7 +203,7 @@ def post(project: Project, notice: Notice) -> None:
 
 
 def _wanted(channels: dict[str, Channel], notice: Notice) -> dict[str, Channel]:
-    """The channels for a goal's questions, which the goal may restrict; `inbox`: none, only its inbox."""
+    """The channels for a notice. A goal may restrict its own to one channel; `inbox` means none."""
     only = notice.facts.get("channel") if notice.kind == "goal_asked" else None
     return channels if only in (None, "", "notify") else {n: way for n, way in channels.items() if n == only}
 
@@ -280,7 +280,7 @@ def _root(project: Project) -> str:
 
 
 def _begun(project: Project, notice: Notice, channels: dict[str, Channel]) -> Incident | None:
-    """The incident, if we send it. If it cannot be written (full disk), it is sent anyway, once."""
+    """Record an incident that we are to send; None if it is known. If that fails (full disk), send it anyway, once."""
     try:
         with fault_step("notify.record"):
             return Incidents(project.root).begin(notice, channels)

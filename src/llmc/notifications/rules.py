@@ -1,4 +1,4 @@
-"""What to notify the user about: attention items, failed runs of auto mode, and questions of goals. Pure.
+"""Decide what to notify the user about: attention items, failed runs of auto mode, and goal questions. Pure.
 
 An incident has a kind and a subject (`key`). It starts with a notice and ends when it is over; in between, the user is
 not notified again.
@@ -50,8 +50,8 @@ _TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
 LASTING = frozenset({*_OF_ITEMS.values(), *SEVERITIES})
 #: items whose `who` is a task id
 _OF_TASKS = ("quarantined", "parked_task", "proposed")
-#: items whose time is that of the event itself: a new time means a new incident. Of a dialog it is only the time of the
-#: status, of the fleet that of its daemon
+#: items dated by the event itself, so a new time means a new incident. (A dialog is dated by the worker's status,
+#: and an item of the fleet by its daemon.)
 _HAPPENS = ("question", "input", "review", "crash", "offline", "error", "login", "conflict")
 BODY_CHARS = 4000
 _TITLE_CHARS = 300

@@ -1,4 +1,4 @@
-"""What became of the tasks llmc claimed, from its own ledger. Anyone may change the files; only llmc writes the ledger."""
+"""What happened to tasks, from llmc's own ledger. Anyone may change the task files; only llmc writes the ledger."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -84,12 +84,12 @@ class Made(Struct, frozen=True):
 
     @property
     def told(self) -> dict[str, str]:
-        """For the ledger."""
+        """The fields for the ledger."""
         return {"at": self.at, "root": self.root, "event": self.event, "hold": self.hold}
 
 
 class Books(Struct):
-    #: the list of rows that name none (see `name_the_unnamed`)
+    #: the list that rows without a list belong to (see `name_the_unnamed`)
     unnamed: str = ""
     #: by list
     completed: dict[str, set[TaskId]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Books(Struct):
     dispatches: dict[str, TaskKey] = field(default_factory=dict)
     #: the plan item of a task: a goal makes a new task for each attempt
     parts: dict[TaskKey, str] = field(default_factory=dict)
-    #: the commit as which a task landed ("": no changes needed), and when
+    #: the commit that a task landed as ("": no changes needed), and when
     landed: dict[TaskKey, Landed] = field(default_factory=dict)
     #: by open claim: the last commit that was about to land
     landing: dict[str, str] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Books(Struct):
         return self.attempts(task) >= MAX_ATTEMPTS
 
     def pause_s(self, task: TaskKey, backoff_s: float) -> float:
-        """How long a task waits from its last failure on: if its agent crashed, and doubled by each crash."""
+        """How long a task waits after its last failure, if its agent crashed; doubled by each further crash."""
         failures = self.failures.get(self.whole(task), [])
         crashes = [failure for failure in failures if failure.cause == CRASH]
         if not crashes or failures[-1].cause != CRASH:
@@ -274,12 +274,12 @@ def name_the_unnamed(list_name: str, at_unix: float) -> dict[str, Any]:
 
 
 def has_unnamed(books: Books) -> bool:
-    """Whether it has rows whose list is not named yet."""
+    """Whether some rows still have no list."""
     return not books.unnamed and ("" in books.completed or any(not task.list for task in books.latest))
 
 
 def is_told_again(made: Made, event: str) -> bool:
-    """Whether a hook names a task that is already known, by the same hook or without one, because it came too late."""
+    """Whether a hook names a known task: from the same hook, or recorded without one because the hook came late."""
     return not made.event or made.event == event
 
 

@@ -1,4 +1,4 @@
-"""The reader of event logs, by time or backwards: its cost depends on the answer, not on the size of the log.
+"""Read event logs by time or backwards, at a cost that depends on the answer, not on the size of the log.
 
 `ts` is not strictly increasing, because a clock can be set. So a search goes backwards and stops only after a long run
 of rows that are too old. Light, for the hot commands.
@@ -37,11 +37,11 @@ class EventLog:
         return (row for row in rows_of(self.lines_since(at)) if ts_of(row) >= at)
 
     def lines_since(self, at: float) -> Iterator[bytes]:
-        """Unparsed lines from the first row of this time on; some may be older if a clock was set."""
+        """Unparsed lines from this time on; some may be older if a clock was set."""
         return self.reader(at).lines()
 
     def reader(self, at: float) -> LogReader:
-        """Follow the log from the first row of this time on."""
+        """Follow the log from this time on."""
         return LogReader(self._path, *self._find(at)) if at > 0 else LogReader(self._path)
 
     def reader_after(self, seq: int) -> LogReader:
@@ -76,7 +76,7 @@ class EventLog:
         return next(filter(None, map(seq_of, rows)), 0)
 
     def _find(self, at: float) -> tuple[int, int]:
-        """The position of the first row of this time: the archive before its file, and the offset."""
+        """The position of the first row from this time on: the archive before its file, and the offset."""
         place: tuple[int, int] | None = None
         quiet = 0
         for before, offset, line in self._backwards():
@@ -140,7 +140,7 @@ def ts_of(row: Row) -> float:
 
 
 def seq_of(row: Row) -> int:
-    """The number of a row; 0 without one, because the state was edited by hand."""
+    """The number of a row; 0 if it has none, because the state was edited by hand."""
     value = row.get("seq")
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 

@@ -30,7 +30,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
         return given.text(self.payload.get(key))
 
     def word(self, key: str) -> str:
-        """A name, id or reason, which may be stored: the client's own are far shorter than this."""
+        """A name, id or reason, cut to MOST_WORD because it may be stored; the client's own are far shorter."""
         return self.text(key)[:MOST_WORD]
 
 

@@ -1,7 +1,7 @@
 """The hook inbox: one file per event, written by the sender, read here in order. Reading needs no lock.
 
-An agent writes here what it likes, also files that no sender makes: whatever there is, and however much, the reader goes
-on. The directory names the worker, whatever a file says.
+An agent can write anything here, including files that no sender makes. No content and no amount of it stops the reader.
+The directory names the worker, whatever a file says.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ ASKED, ANSWERED = ".ask", ".answer"
 #: the names hook_client.py gives: time, then pid; other files are not read or removed
 _EVENT = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.json")
 _REQUEST = pattern(r"[0-9]{1,20}-[0-9]{1,20}\.ask")
-#: all that senders make; a name with a dot in front is being written
+#: every name that senders use; a file whose name starts with a dot is being written
 _OURS = pattern(r"(\.|\.tmp-)?[0-9]{1,20}-[0-9]{1,20}\.(json|ask|answer)(\.[0-9]+\.[0-9a-f]+\.tmp)?")
 
 #: maximum size of an event; the client's own payloads are far smaller
 MOST_BYTES = 8 << 20
-#: how much is read at once: what is left comes next. In memory it may take many times as much
+#: how much is read at once; the rest comes next. In memory it may take many times as much
 MOST_EVENTS = 1000
 MOST_BYTES_AT_ONCE = 16 << 20
-#: how many files are looked at; no agent has so many events waiting
+#: how many files are listed; no agent has this many events waiting
 MOST_FILES = 20_000
 
 
@@ -41,7 +41,7 @@ class _Envelope(msgspec.Struct):
 
 
 def pending_ids(root: Root, worker: str) -> list[str]:
-    """The ids of pending events, oldest first; not all, if there are more than may be read at once."""
+    """The ids of pending events, oldest first; no more than are read at once."""
     sizes = {entry.name: _size(entry) for entry in _entries(root, worker) if _EVENT.fullmatch(entry.name)}
     ids = sorted(sizes)[:MOST_EVENTS]
     before = accumulate((sizes[event_id] for event_id in ids), initial=0)
@@ -49,7 +49,7 @@ def pending_ids(root: Root, worker: str) -> list[str]:
 
 
 def _size(entry: "os.DirEntry[str]") -> int:
-    """How much of a file is read; one that is gone has been applied since."""
+    """How many bytes of a file are read; 0 if it is gone, because it was applied since."""
     try:
         return min(entry.stat(follow_symlinks=False).st_size, MOST_BYTES)
     except OSError:
@@ -63,7 +63,7 @@ def requests(root: Root, worker: str) -> list[str]:
 
 
 def others(root: Root, worker: str) -> list[str]:
-    """The names of files that no sender makes, or of all, if there are more than senders make."""
+    """The names of files that no sender makes; of all files, if there are more than senders make."""
     found = _entries(root, worker)
     if len(found) == MOST_FILES:
         return [entry.name for entry in found]

@@ -25,7 +25,7 @@ def counts(severity: str) -> bool:
 #: the commands that hints name to start the daemon; they return to the prompt
 UP = "llmc up --detach"
 UP_AUTO = "llmc up --auto --detach"
-#: logs the agents in: with the client and the variables that they have
+#: logs the agents in, with their own client and variables
 LOG_IN = "llmc claude auth login"
 
 
@@ -34,9 +34,9 @@ LEAST_UNTIL_S = 60.0
 
 
 def up_auto(auto: Mapping[str, Any], now: float) -> str:
-    """The command that starts auto mode as it was last started: with the same options, but no end that has passed.
+    """The command that starts auto mode with the options of its last run, except an `--until` that has passed.
 
-    `auto` is that of state.json. While auto mode runs, `up` refuses options.
+    `auto` is the field of state.json. While auto mode runs, `up` refuses options.
     """
     options = auto.get("run_options")
     given = options.items() if isinstance(options, Mapping) else ()
@@ -138,7 +138,7 @@ class Item(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """What a running client says of itself."""
+    """The status that a running client reports."""
 
     #: as in `Seen`
     dialog: str = ""
@@ -196,7 +196,7 @@ class Registration(NamedTuple):
         )
 
     def drives(self, worker: str) -> bool:
-        """Whether an auto worker is one of its own; where it does not say how many those are, each is."""
+        """Whether the daemon drives this auto worker; without a `concurrency`, it drives all of them."""
         _, _, name = worker.rpartition("-")
         return self.concurrency is None or not name.isdecimal() or int(name) <= self.concurrency
 
@@ -205,7 +205,7 @@ class Facts(NamedTuple):
     """Current facts, beside the state."""
 
     now: float
-    #: the daemon's lock is held, and who signed it
+    #: the daemon's lock is held, and the pid that signed it
     running: bool = False
     holder: int | None = None
     #: daemon.json; a killed daemon leaves it behind
@@ -220,7 +220,7 @@ class Facts(NamedTuple):
     canary: Mapping[str, Any] | None = None
     #: the source is clean again since the last accept
     source_is_free: bool = False
-    #: the command that fixes a source that is missing; "" if it is there
+    #: the command that fixes a missing source; "" if it is there
     source_fix: str = ""
     #: the command that starts auto mode, with the options of its last run
     up_auto: str = UP_AUTO
@@ -238,7 +238,7 @@ class Facts(NamedTuple):
         return self.auto_runs and self.daemon is not None and self.daemon.drives(worker)
 
     def start_command(self, auto: bool) -> str:
-        """Starts the agent of a worker: those of auto workers start with auto mode only."""
+        """The command that starts a worker's agent; agents of auto workers start only with auto mode."""
         return self.up_auto if auto else UP
 
     def seen(self, worker: str) -> Seen:
@@ -246,6 +246,6 @@ class Facts(NamedTuple):
 
 
 def command_in(suggestion: str) -> str:
-    """What a shell can run of a suggestion: its first choice, without remarks; "" if it is no command."""
+    """The part of a suggestion that a shell can run: its first choice, without remarks; "" if it is not a command."""
     steps = [step.partition(" (")[0] for step in suggestion.partition(", or ")[0].split(", then ")]
     return " && ".join(steps) if all(step.startswith("llmc ") for step in steps) else ""

@@ -1,4 +1,4 @@
-"""The ledger of landings that the machines of a fleet share: its rows, and what it is asked. Pure."""
+"""The ledger of landings that the machines of a fleet share: its rows and its protocol. Pure."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ class Entry(Struct, frozen=True):
     prompt: str = ""
     #: the commit that this one reverts
     reverts: str = ""
-    #: by the ledger's clock, which sets it
+    #: set by the ledger, from its own clock
     at_unix: float = 0.0
 
 
@@ -43,9 +43,10 @@ class LandingLedger(Protocol):
     def turn(
         self, timeout_s: float, stopping: Callable[[], bool] | None = None
     ) -> AbstractContextManager[None]:
-        """First come, first served among all machines: only the holder lands. It passes on when its holder dies or sleeps.
+        """Hold the turn to land, first come, first served for all machines. It passes on if the holder dies or sleeps.
 
-        Raises LockTimeout, or ShuttingDown once `stopping` returns true. It saves work that would be wasted; the fence and the tokens decide what may land.
+        Raises LockTimeout, or ShuttingDown once `stopping` returns true. The turn only avoids wasted work; the fence
+        and the tokens decide what may land.
         """
         ...
 
@@ -54,12 +55,12 @@ class LandingLedger(Protocol):
         ...
 
     def take_post_accept(self, task: TaskKey) -> str | None:
-        """Become the machine that runs the post-accept command of a landed task: the worker that landed it, or None.
+        """Claim the post-accept command of a landed task for this machine; returns the worker that landed it.
 
         None if another machine runs the command, or it has finished.
         """
         ...
 
     def end_post_accept(self, task: TaskKey) -> None:
-        """The command has finished: other machines may land."""
+        """Record that the command has finished: other machines may land."""
         ...

@@ -16,7 +16,7 @@ from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
 from llmc.records.items import NO_SOURCE, Facts, Glance, Raw, Registration, Seen, up_auto
 
-#: asks a running client (agents/glance.py), by the agent and the directory in a worker's record
+#: asks a running client (agents/glance.py); takes the agent and directory of a worker's record, and the pid
 Glancing = Callable[[object, object, int], Glance]
 
 #: time limit of git in the source
@@ -26,7 +26,7 @@ _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 
 
 def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, glance: Glancing) -> Facts:
-    """`panes`: from tmux; None if it did not answer."""
+    """Collect the facts. `panes`: from tmux; None if it did not answer."""
     lock = f"{root}/{root_layout.DAEMON_LOCK}"
     running = is_locked(lock)
     overseer = read_record(f"{root}/{root_layout.OVERSEER_FILE}")
@@ -84,7 +84,7 @@ def _seen(root: str, record: Mapping[str, Any], panes: Panes | None, glance: Gla
 
 
 def _changed(path: str) -> float:
-    """When a file was last written; 0 where there is none."""
+    """When a file was last written; 0 if there is none."""
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -100,7 +100,7 @@ def _disk_free(root: str) -> int | None:
 
 
 def _source_fix(state: Mapping[str, Any]) -> str:
-    """The fix for a source that was missing, unless it is there again. Runs git only if it was missing."""
+    """The command that fixes a missing source; "" if it is there again. Runs git only if it was missing."""
     for key, item in (state.get("attention") or {}).items():
         if key.startswith(NO_SOURCE) and isinstance(item, Mapping):
             branch = f"refs/heads/{key.removeprefix(NO_SOURCE)}"
@@ -110,7 +110,7 @@ def _source_fix(state: Mapping[str, Any]) -> str:
 
 
 def source_is_free(state: Mapping[str, Any]) -> bool | None:
-    """Whether the source is clean again after an accept met the user's work there; None if git does not answer.
+    """Whether the source is clean again after an accept found the user's work there; None if git does not answer.
 
     Runs git only after such an accept.
     """
@@ -127,7 +127,7 @@ def source_is_free(state: Mapping[str, Any]) -> bool | None:
 
 
 def _git_in_source(source: object, *args: str) -> "subprocess.CompletedProcess[bytes] | None":
-    """None if it did not end."""
+    """Run git in the source; None if it could not start or timed out."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:

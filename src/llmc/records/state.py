@@ -20,12 +20,12 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     #: when a task was last completed, and last claimed; the supervisor detects stalls from them
     last_task_completion_unix: float = 0.0
     last_task_assignment_unix: float = 0.0
-    #: uncommitted changes in the source: when to retry, how long the last wait was, how many there were
+    #: uncommitted changes in the source: when to retry, how long the last wait was, and how many waits there were
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0
     source_repo_dirty_retry_count: int = 0
     #: the last run of auto mode: `running` until it ends normally (`stopped`) or by a failure (`failed`), and why;
-    #: no reason for an end by the user
+    #: no reason if the user ended it
     run: str = ""
     run_unix: float = 0.0
     run_cause: str = ""
@@ -38,7 +38,7 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     parked_cause: str = ""
     parked_reason: str = ""
     parked_since_unix: float = 0.0
-    #: the node of the fleet whose park this one follows; "" for one of its own
+    #: the node whose park this one follows; "" if the park is its own
     parked_by: str = ""
     #: how far this machine's clock is ahead of the fleet's; None: unknown, or not in a fleet
     ahead_s: float | None = None
@@ -68,19 +68,19 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A landed task; "" if an older llmc did not record its worker."""
+    """A landed task whose post-accept command is due; `worker` is "" if an older llmc did not record it."""
 
     task: TaskKey
     worker: str = ""
 
 
 def _padded(values: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """The last `count` entries; empty ones in front, where an older llmc wrote none."""
+    """The last `count` values, with "" in front for those that an older llmc did not write."""
     return (("",) * count + values)[len(values) :]
 
 
 def due_fields(due: Iterable[Due]) -> dict[str, Any]:
-    """An entry of `AutoState.due`."""
+    """The fields of AutoState that store these tasks: the reverse of `AutoState.due`."""
     rows = tuple(due)
     return {
         "post_accept_due": tuple(row.task.id for row in rows),
@@ -89,7 +89,7 @@ def due_fields(due: Iterable[Due]) -> dict[str, Any]:
     }
 
 
-#: the state after work landed
+#: the retries for uncommitted changes, cleared after work landed
 NOT_DIRTY: dict[str, Any] = {
     "source_repo_dirty_retry_after_unix": 0.0,
     "source_repo_dirty_backoff_secs": 0.0,
@@ -137,7 +137,7 @@ class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     #: the commit that lands; stored before it lands
     revert: str = ""
-    #: of a landing that takes long: all that is needed to ask for its outcome; and what it waits for, for people
+    #: of a pending landing: all that is needed to poll it, and what it waits for, for the user
     receipt: str = ""
     waits_for: str = ""
     attempt: int = 1
@@ -199,7 +199,7 @@ def _merge_struct(kind: Any, old: dict[str, Any], new: dict[str, Any]) -> dict[s
 
 @cache
 def _fields(kind: Any) -> tuple[frozenset[str], dict[str, Any]]:
-    """All fields of a struct, and those that hold structs."""
+    """All fields of a struct, and those that hold structs or dicts."""
     hints = {key: _unless_none(hint) for key, hint in typing.get_type_hints(kind).items()}
     nested = {key: hint for key, hint in hints.items() if _is_struct(hint) or typing.get_origin(hint) is dict}
     return frozenset(hints), nested

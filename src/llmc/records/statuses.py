@@ -29,7 +29,7 @@ class Status(StrEnum):
 
     @property
     def is_free(self) -> bool:
-        """Ready for a task, with nothing left of the last one."""
+        """Whether it is ready for a task, with nothing left of the last one."""
         return self in FREE
 
     @property
@@ -39,16 +39,16 @@ class Status(StrEnum):
 
     @property
     def is_busy(self) -> bool:
-        """Its agent works on a task."""
+        """Whether its agent is working on a task."""
         return self in BUSY
 
     @property
     def is_under_way(self) -> bool:
-        """A task was started, and its agent has not finished."""
+        """Whether a task was started, and its agent has not finished."""
         return self in UNDER_WAY
 
 
-#: the groups, for plain data too: a member equals its name, and anything may be asked for in a tuple
+#: the groups, as tuples: `in` works for plain data, hashable or not, and a member equals its string
 FREE = (Status.IDLE, Status.NO_CHANGES)
 LIVE = tuple(status for status in Status if status not in (Status.OFFLINE, Status.ERROR))
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)

@@ -38,7 +38,7 @@ MOST_BYTES = 512 << 20
 
 
 class NewerState(StateError):
-    """Written by a newer llmc; read-only."""
+    """Written by a newer llmc; this one does not read or change it."""
 
 
 def accept_key(worker: str) -> str:
@@ -86,7 +86,7 @@ class Transaction:
         return after
 
     def remember_review(self, name: str) -> None:
-        """The default worker of `reject` and `accept`."""
+        """Record the default worker of `reject` and `accept`."""
         self.state = replace(self.state, last_reviewed_worker=self.worker(name).name)
 
     def remember_patrol(self) -> None:
@@ -104,7 +104,7 @@ class Transaction:
             self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason=reason)
 
     def forget_end_of_auto(self) -> None:
-        """A daemon without auto mode runs after the run that ended as requested: its end is that run's no longer."""
+        """Forget why the last run of auto mode ended: a daemon without auto mode has started since."""
         if self.state.auto.run == "stopped" and self.state.auto.run_reason:
             self.update_auto(run_reason="")
 
@@ -113,7 +113,7 @@ class Transaction:
         self.state = replace(self.state, undo=journal)
 
     def remember_failing_base(self, failing: FailingBase | None) -> None:
-        """The default branch fails its own validation; None: it does not."""
+        """Record that the default branch fails its own validation; None: it does not."""
         self.state = replace(self.state, failing_base=failing)
 
     def update_auto(self, **fields: Any) -> None:
@@ -141,7 +141,7 @@ class Transaction:
             self.emit("attention_cleared", key=key)
 
     def sync_items(self, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
-        """Replace all items whose key has this prefix."""
+        """Replace all items whose key has one of these prefixes."""
         for key in [key for key in self.state.attention if key.startswith(prefixes) and key not in wanted]:
             self.clear_item(key)
         for key, fields in wanted.items():
@@ -176,7 +176,7 @@ class Store:
         return self._current()[0]
 
     def read_raw(self) -> dict[str, Any]:
-        """The same as plain data, for code shared with the hot commands."""
+        """The current state as plain data, for code shared with the hot commands."""
         return self._current()[1]
 
     def _current(self) -> tuple[State, dict[str, Any]]:
@@ -239,7 +239,7 @@ class Store:
                 self.note(str(row["worker"]), f"{row['from']} -> {row['to']}: {row['reason']}")
 
     def note(self, worker: str, text: str) -> None:
-        """Write a line to the worker's log, for people; write errors are ignored."""
+        """Write a line to the worker's log, for the user; write errors are ignored."""
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
         with contextlib.suppress(LlmcError, OSError):
             log = self.root.log(worker)
@@ -247,13 +247,13 @@ class Store:
             append_line(log, scrub(line).encode(errors="replace"))
 
     def create(self) -> None:
-        """The first state.json of a new root."""
+        """Write the first state.json of a new root."""
         with lock(self.root.lock("state"), Rank.STATE):
             if not self.root.state.exists():
                 self._write(encode(State(), {}), keep=False)
 
     def start_anew(self, records: list[WorkerRecord], kept: Path | None) -> None:
-        """A new state.json with these workers; an old file is renamed to `kept`."""
+        """Write a new state.json with these workers; an old file stays as `kept`."""
         with lock(self.root.lock("state"), Rank.STATE):
             if kept is not None:
                 second_name(self.root.state, kept)
@@ -362,7 +362,7 @@ def _worker(state: State, name: str) -> WorkerRecord:
 
 
 def _with_derived(state: State) -> State:
-    """Fields copied from the workers' records."""
+    """The state with the fields that are copied from the workers' records."""
     active = {name: r.assignment.task_id for name, r in state.workers.items() if r.assignment is not None}
     auto = tuple(sorted(name for name, record in state.workers.items() if record.auto))
     return replace(state, active_task_ids=active, auto_workers=auto)

@@ -43,7 +43,7 @@ class Task(Struct, frozen=True):
 
     @property
     def priority(self) -> int:
-        """0 is highest; not a number counts as 3, values out of range are clamped."""
+        """0 is highest; anything but a number counts as 3, and values out of range are clamped."""
         value = self.metadata.get("priority")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return DEFAULT_PRIORITY
@@ -133,7 +133,7 @@ class NoTask(LlmcError):
 class Unreadable(Struct, frozen=True):
     """An entry of a list that is not a valid task."""
 
-    #: its name and path, for people
+    #: its name and path, for the user
     file: str
     where: str
     #: the id it would have

@@ -41,7 +41,7 @@ class _Sum(Struct, array_like=True, frozen=True):
 
 class TaskLedger:
     def __init__(self, path: Path, log: Path | None = None, list_name: str = "") -> None:
-        """`log`: the log for people. `list_name`: the currently configured list."""
+        """`log`: the log for the user. `list_name`: the currently configured list."""
         self._path = path
         self._log = log
         self._list = list_name
@@ -97,7 +97,7 @@ class TaskLedger:
         return self._path.with_suffix(".books")
 
     def _take_in(self, file: BinaryIO) -> None:
-        """Line by line: foreign data may have any size."""
+        """Read line by line: foreign data may have any size."""
         rows = []
         while line := file.readline(MOST_LINE):
             is_whole = line.endswith(b"\n")
@@ -111,7 +111,7 @@ class TaskLedger:
             self._books = fold(self._books.copy(), rows)
 
     def _name_the_unnamed(self) -> None:
-        """Once per root, see `name_the_unnamed`. If it cannot be written, only this process uses it."""
+        """Name the list of old rows, once per root. If that cannot be written, only this process uses it."""
         row = name_the_unnamed(self._list, time.time())
         with contextlib.suppress(LlmcError):
             self._append(row)
@@ -120,7 +120,7 @@ class TaskLedger:
             self._books = fold(self._books.copy(), [row])
 
     def note(self, text: str, *, worker: str = "", task: str = "") -> None:
-        """Write a log line for people; write errors are ignored."""
+        """Write a log line for the user; write errors are ignored."""
         if self._log is not None:
             write_note(self._log, text, worker=worker, task=task)
 
@@ -137,7 +137,7 @@ class TaskLedger:
 
 
 def write_note(log: Path, text: str, *, worker: str = "", task: str = "") -> None:
-    """Write a line to the log for people; write errors are ignored."""
+    """Write a line to the log for the user; write errors are ignored."""
     words = [time.strftime("%Y-%m-%dT%H:%M:%S%z"), worker, f"task {task}" if task else "", text]
     line = " ".join(filter(None, words)).replace("\n", " ")
     with contextlib.suppress(LlmcError, OSError):

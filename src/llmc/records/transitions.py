@@ -80,7 +80,7 @@ _LEFT: dict[str, Any] = {
     "uncommitted": False,
 }
 
-#: no review of the next task yet. A user's accept, reset or task sets these, and no status that an agent can bring about
+#: no review of the next task yet. Set by an accept, a reset or a new task, never by a status that an agent can cause
 NOT_REVIEWED: dict[str, Any] = {
     "seen": None,
     "reviewed_patch": None,

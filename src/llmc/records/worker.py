@@ -189,7 +189,7 @@ class Reviewed(StrEnum):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """All of what would have landed when the user reviewed it; its tree and its base are kept by a ref."""
+    """All that would have landed when the user reviewed it; a ref keeps its tree and its base."""
 
     identity: ClassVar[str] = "tree"
     base: str
@@ -220,7 +220,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def met_a_person(self) -> bool:
-        """Nothing was typed, because the user is in the way."""
+        """Whether nothing was typed because the user is in the way."""
         return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
@@ -246,7 +246,7 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     #: how `squash` compares with the reviewed change
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
-    #: the landing's own id while it is pending; its text for people; when it was last checked
+    #: of a pending landing: its id; what it waits for, for the user; when it was last polled
     receipt: str = ""
     waits_for: str = ""
     polled_unix: float = 0.0
@@ -261,7 +261,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     task_list: str = ""
     claim: str
     since_unix: float
-    #: the worker's last prompt before this task: any other is of this task, whatever the clock said in between
+    #: the worker's last prompt before this task: any other belongs to this task, even if the clock was set in between
     last_prompt: str = ""
     subject: str = ""
     label: str = ""
@@ -273,7 +273,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     sent_back: int = 0
     #: why its work was not accepted; sent to its worker before anything else lands for it
     unlanded: str = ""
-    #: tasks that its session made during this one
+    #: how many tasks its session made during this one
     made: int = 0
     #: the goal dispatch that made it; "" for other tasks
     dispatch: str = ""
@@ -332,7 +332,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that a contained agent may not connect to, and tried to."""
+    """A host that a contained agent tried to connect to, but may not."""
 
     #: with its port
     host: str
@@ -371,7 +371,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0
-    #: from an older llmc, instead of `seen`: it says too little of what was reviewed, so any change counts as another
+    #: from an older llmc, instead of `seen`: too little to compare with, so any change counts as different
     reviewed_patch: str | None = None
     #: that review found uncommitted changes, so accept would refuse
     uncommitted: bool = False

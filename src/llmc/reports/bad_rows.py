@@ -34,7 +34,7 @@ def _in(root: Root, path: Path) -> Iterator[BadRow]:
             data = file.read(TAIL_BYTES)
     except FileNotFoundError:
         return
-    whole = data[: data.rfind(b"\n") + 1]  # the last row may still be written
+    whole = data[: data.rfind(b"\n") + 1]  # the last row may be half written
     if start:
         begin = whole.find(b"\n") + 1
         start, whole = start + begin, whole[begin:]
@@ -66,7 +66,7 @@ def by_file(root: Root) -> dict[Path, list[BadRow]]:
 
 
 def tell(project: Project) -> None:
-    """Keep the attention list up to date with them."""
+    """Update the attention list with the unreadable rows."""
     wanted = {
         f"{_PREFIX}{path.name}": {
             "kind": "bad_input",

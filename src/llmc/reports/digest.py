@@ -46,7 +46,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def since_last_look(project: Project, now: float) -> float:
-    """Where a digest without --since starts: at the user's last one, else a day ago. For an hour it is the same again."""
+    """Where a digest without --since starts: at the user's last one, else a day ago. It stays there for an hour."""
     last = _last_look(project, now)
     if last is None:
         return now - DEFAULT_S
@@ -100,7 +100,7 @@ def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None)
 
 
 def clock_of(found: Digest) -> Callable[[float], str]:
-    """How a time of this period is written: the hour, with its day where the period has more than one."""
+    """A formatter for times of this period: with the day or the date if the period has more than one day."""
     same_day = _day(found.since_unix) == _day(found.until_unix)
     form = "%H:%M" if same_day else "%a %H:%M"
     if found.until_unix - found.since_unix > 6 * 86400:

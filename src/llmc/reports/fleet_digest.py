@@ -13,7 +13,7 @@ from llmc.tasks.source import source_of
 
 
 def report(project: Project, since: float | None) -> Digest:
-    """The digest since that time, or since the user last read one; all times are those of the database's clock."""
+    """The digest since that time, or since the user last read one; all times are by the database's clock."""
     own = nodes.membership(project)
     now = shared_events.clock(own)
     begin = since_last_look(project, now_unix()) if since is None else since

@@ -1,1 +1,1 @@
-"""Reviews: the diff in rows, comments on its lines, and the rounds between you and a worker."""
+"""Reviews: the diff as rows, comments on its lines, and the rounds between the user and a worker."""

@@ -1,7 +1,7 @@
-"""Comments and rounds of each worker, in `.llmc/reviews/`: saved as they are typed, and sent as one request.
+"""Review comments and rounds of each worker, in `.llmc/reviews/`: saved as they are typed, and sent as one request.
 
-A request is in the file before it is typed, and marked as sent after its receipt. After a crash between the two, the
-worker's own record says whether it arrived.
+A request is written to the file before it is sent, and marked as sent after its receipt. After a crash between the two,
+the worker's record or the event log says whether it arrived.
 """
 
 import json
@@ -32,7 +32,7 @@ from llmc.sessions.submit import Receipt
 from llmc.workers import start
 
 LOCK_S = 10.0
-#: how many earlier talks of a worker are kept, drafts that were never sent among them
+#: how many earlier talks of a worker are kept, including drafts that were never sent
 EARLIER = 20
 
 
@@ -61,7 +61,7 @@ def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) 
             talk = Talk(task=task_of(record))
         talk = act(_settled(project, record, talk))
         path = private_dir(project.root.reviews) / f"{record.name}.json"
-        # Not msgspec: names of files and lines of a diff may have bytes that are no UTF-8.
+        # Not msgspec: file names and diff lines may have bytes that are not UTF-8.
         write_atomic(path, json_text(msgspec.to_builtins(replace(file, talk=talk)), indent=1).encode())
         return talk
 
@@ -73,7 +73,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Tells this prompt from another one."""
+        """Distinguishes this prompt from any other."""
         return sha256(self.text.encode()).hexdigest()[:16]
 
 
@@ -85,7 +85,7 @@ def request(project: Project, shown: Review, drafts: Iterable[Comment], general:
 def send(project: Project, name: str, general: str = "", seen: str = "") -> Receipt:
     """Send all drafts as one request for changes; the caller holds the worker's lock.
 
-    `seen`: the key of the prompt that the user saw; another one is not sent.
+    `seen`: the key of the prompt that the user saw; any other prompt is refused.
     """
     record = project.store.worker(name)
     talk = read(project, record)
@@ -119,7 +119,7 @@ def send(project: Project, name: str, general: str = "", seen: str = "") -> Rece
 
 
 def tree_of_round(project: Project, shown: Review, sent: Round) -> str:
-    """What the user looked at in a round, on today's base: a rebase alone shows no difference."""
+    """What the user saw in a round, on the current base, so that a rebase alone shows no difference."""
     return review.tree_on(project, shown.worker, shown.base, sent.head)
 
 
@@ -129,14 +129,14 @@ def task_of(record: WorkerRecord) -> str:
 
 
 def _after(talk: Talk, prompt_id: str, outcome: Outcome) -> Talk:
-    """As the receipt says; a settled round stays."""
+    """Settle the pending round by the outcome of its prompt; a settled round stays."""
     if not talk.rounds or talk.rounds[-1].prompt_id != prompt_id or not talk.rounds[-1].pending:
         return talk
     return rules.arrived(talk) if outcome.arrived else rules.failed(talk)
 
 
 def _settled(project: Project, record: WorkerRecord, talk: Talk) -> Talk:
-    """After a crash while sending: the worker's record knows whether the request arrived."""
+    """Settle a round after a crash while sending: the worker's record, else the event log, knows whether it arrived."""
     pending = talk.rounds[-1] if talk.rounds and talk.rounds[-1].pending else None
     if pending is None:
         return talk

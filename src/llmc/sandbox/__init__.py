@@ -1,1 +1,1 @@
-"""Containment: what an agent sees and may write, and whether this machine can hold it to that."""
+"""Containment: what an agent sees and may write, and whether this machine can enforce it."""

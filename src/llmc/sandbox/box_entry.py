@@ -1,12 +1,12 @@
-"""The first program inside the box of a contained program: it opens the ports of its proxy, and becomes the program.
+"""The first program in a box: opens the ports of the proxy, then becomes the contained program.
 
     python -I -S box_entry.py <socket> <address>,<address>... <program> ...
 
-A box has its own loopback, where nothing listens. A listening socket belongs to the network that it was made in, also
-when a process outside accepts: these are made here and handed to the holder (launch.py), for the proxy outside. So nothing
-of the proxy runs inside, and no other program can reach it.
+A box has its own loopback, where nothing listens. A listening socket belongs to the network that it was created in,
+even if a process outside accepts its connections. So the sockets are created here and passed to the holder (launch.py),
+for the proxy outside. No part of the proxy runs inside, and no other program can reach it.
 
-As the hook sender it imports only built-in modules and `_socket`: an agent waits for it.
+Like the hook sender, it imports only built-in modules and `_socket`: an agent waits for it.
 """
 
 import _socket
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def listen(address: str) -> int:
-    """The file descriptor of a socket that listens there; -1 where it cannot: the box may have no IPv6."""
+    """The file descriptor of a socket that listens there; -1 if it cannot: the box may have no IPv6."""
     host, _, port = address.rpartition(":")
     made = _socket.socket(_socket.AF_INET6 if ":" in host else _socket.AF_INET, _socket.SOCK_STREAM)
     try:

@@ -1,7 +1,7 @@
-"""Where bubblewrap covers or mounts something: hidden places of the system, and places that a contained program writes.
+"""Mount points of bubblewrap: hidden places of the system to cover, and writable places to clear first.
 
-bubblewrap follows a link at a mount point, and makes the file or directory that is missing there. While it builds the box, the
-whole machine is at /oldroot: a link to /oldroot/... would let a program make files anywhere the next time it starts.
+bubblewrap follows a link at a mount point, and creates a file or directory that is missing there. While it builds the
+box, the whole machine is at /oldroot: a link to /oldroot/... would let a program create files anywhere on its next run.
 """
 
 import os
@@ -19,7 +19,7 @@ def covered(hidden: Iterable[str]) -> list[str]:
 
 
 def clear(mounts: Sequence[Mount], root: str) -> None:
-    """Remove what cannot be a mount point in the writable places below `root`, where something else is shown instead."""
+    """Remove what cannot be a mount point from the writable places below `root`, if something is mounted there."""
     places = [one.path for one in mounts if one.writable and one.path.startswith(f"{root}/")]
     for mount in (one for one in mounts if one.source not in ("", one.path)):
         for place in places:

@@ -1,4 +1,4 @@
-"""The network of a contained program: a loopback of its own, and a proxy (proxy.py) that leads to the listed hosts."""
+"""The network of a contained program: its own loopback, and a proxy (proxy.py) that connects to the listed hosts."""
 
 import json
 import os
@@ -18,26 +18,26 @@ from llmc.sandbox import box_entry, proxy
 
 _Kind = TypeVar("_Kind")
 
-#: of the proxy, on the loopback inside; the next one that is free
+#: the proxy's port on the loopback inside, or the next one that is free
 FIRST_PORT = 3128
-#: by themselves on this machine; programs call them without a proxy
+#: names of the loopback, which programs connect to without a proxy
 _HERE = ("localhost", "127.0.0.1", "::1")
 
-#: what Python and the resolver may need
+#: variables that Python and the resolver may need
 _FOR_PROXY = ("LD_LIBRARY_PATH", "LOCALDOMAIN", "RES_OPTIONS")
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """What a contained program may reach: hosts as in `sandbox.hosts`."""
+    """What a contained program may connect to. Hosts are in the syntax of `sandbox.hosts`."""
 
     hosts: tuple[str, ...]
-    #: of the agent's model, and the registries of tool chains; these may also have an address that is not public
+    #: hosts of the agent's model, and registries of tool chains; their addresses need not be public
     endpoints: tuple[str, ...]
-    #: the two files between llmc and the proxy are here: `.hosts`, the list, and `.refused`, what was not on it
+    #: the path of two files between llmc and the proxy, up to `.hosts` (the list) and `.refused` (what was not on it)
     files: str
     #: the user's variables that name a proxy
     upstream: Mapping[str, str] = {}
-    #: whom the proxy wakes when it refuses a host, and for which worker
+    #: the socket that the proxy wakes when it refuses a host, and the worker that it names
     wake: str = ""
     worker: str = ""
 
@@ -47,13 +47,13 @@ class Network(Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> list[tuple[str, int]]:
-        """Ports of this machine that are listed: they answer inside, too."""
+        """Listed ports of this machine, from 1024 on: they answer inside, too."""
         here = [(host.name, port) for host in self.listed if host.is_loopback for port in host.ports]
         return [(name, port) for name, port in dict.fromkeys(here) if port >= FIRST_FREE_PORT]
 
     @property
     def port(self) -> int:
-        """Of the proxy, inside."""
+        """The proxy's port, inside."""
         taken = {port for _, port in self.passed}
         return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
 
@@ -66,18 +66,18 @@ def environment(network: Network) -> dict[str, str]:
         "https_proxy": f"http://127.0.0.1:{network.port}",
         "no_proxy": ",".join(name for name in _HERE if name not in only_by_proxy),
     }
-    # node asks for its own permission to use them
+    # Node uses them only if another variable allows it.
     return {**found, **{name.upper(): value for name, value in found.items()}, "NODE_USE_ENV_PROXY": "1"}
 
 
 def write_list(network: Network) -> None:
-    """For the proxy, which reads it again when it has changed."""
+    """Write the list for the proxy, which reads it again when it has changed."""
     listed = {"hosts": network.hosts, "endpoints": network.endpoints}
     write_atomic(Path(f"{network.files}.hosts"), json.dumps(listed).encode())
 
 
 def relist(files: str, hosts: tuple[str, ...]) -> bool:
-    """Write the list of a running program again if it has changed; its endpoints stay as they were at the launch."""
+    """Update the list of a running program; returns whether it changed. Its endpoints stay as they were at launch."""
     listed = _decoded(f"{files}.hosts", dict[str, tuple[str, ...]], {})
     is_new = bool(listed) and listed["hosts"] != hosts
     if is_new:
@@ -98,7 +98,7 @@ def _decoded(path: str, kind: type[_Kind], default: _Kind) -> _Kind:
 
 
 def for_holder(network: Network) -> dict[str, object]:
-    """The part of a launch spec for launch.py: what listens inside, and the proxy outside. Nothing is refused yet."""
+    """The network in a launch spec: what listens inside, and the proxy outside. Writes its list, forgets refusals."""
     write_list(network)
     Path(f"{network.files}.refused").unlink(missing_ok=True)
     listeners = [(with_port("127.0.0.1", network.port), "")]

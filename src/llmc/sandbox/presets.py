@@ -19,7 +19,7 @@ class Preset(Struct, frozen=True):
 
     #: files of a repository that uses it
     marks: tuple[str, ...]
-    #: the variable that names a cache, or the place of one that has none; and its directory among the caches
+    #: the variable that names a cache, or its path if no variable does; and its directory among the caches
     caches: tuple[tuple[str, str], ...]
     #: the user's settings, and the directory among the caches where its tools look for them instead
     settings: tuple[tuple[str, str], ...]
@@ -32,12 +32,12 @@ class Preset(Struct, frozen=True):
 
 
 def _variables(start: str, keys: Iterable[str]) -> list[str]:
-    """By which a tool takes the settings of its files, too."""
+    """The variables that set the same keys as a tool's settings files."""
     words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "-", key).replace("-", "_") for key in keys]
     return [start + (word.upper() if start.isupper() else word) for word in words]
 
 
-#: each with options for Java, some of which may be passwords
+#: variables with options for Java, some of which may be passwords
 _JAVA_OPTIONS = ("MAVEN_OPTS", "MAVEN_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 PRESETS: Mapping[PresetName, Preset] = {
@@ -84,7 +84,7 @@ PRESETS: Mapping[PresetName, Preset] = {
         ),
         hosts=("registry.npmjs.org", "registry.yarnpkg.com"),
     ),
-    # apart from npm, which warns of a variable that it does not know
+    # separate from npm, which warns about variables that it does not know
     "pnpm": Preset(
         marks=("pnpm-lock.yaml", "pnpm-workspace.yaml"),
         caches=(("npm_config_store_dir", "pnpm"), ("pnpm_config_store_dir", "pnpm")),
@@ -139,16 +139,16 @@ def found(paths: Iterable[str]) -> tuple[PresetName, ...]:
 class Needs(Struct, frozen=True):
     """What contained programs need for some presets."""
 
-    #: caches by the variable or the place that its tools know
+    #: caches, by the variable or path that the tools know
     caches: dict[str, str]
-    #: the user's files of settings, and where they are shown
+    #: the user's settings files, and where they are shown
     settings: dict[str, str]
     #: directories to read
     programs: tuple[str, ...]
 
 
 def needs(names: Iterable[PresetName], cache: str, environ: Mapping[str, str]) -> Needs:
-    """With all caches in the directory `cache`."""
+    """What these presets need, with all caches in the directory `cache`."""
     chosen = [PRESETS[name] for name in names]
     home = environ.get("HOME", "")
     settings = [one for preset in chosen for one in preset.settings]
@@ -171,7 +171,7 @@ _IS_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(API|PRIVATE|ACCESS
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a variable proves who the user is, by its name."""
+    """Whether a variable is a secret, judging by its name."""
     return _IS_SECRET.search(name) is not None
 
 
@@ -193,7 +193,7 @@ _LOCAL_VALUE = re.compile(r"(?im)^\s*(?:pip_|uv_)?(?:find[_-]links|cert|cafile)\
 
 
 def hosts(names: Iterable[PresetName], settings: Iterable[str]) -> list[str]:
-    """What the tools may download from: the usual registries, and those in these settings, as they are shown."""
+    """Hosts that the tools may download from: the usual registries, and those in these settings as shown."""
     usual = [host for name in names for host in PRESETS[name].hosts]
     named = [host for text in settings for host in _HOST_OF_URL.findall(text)]
     return list(dict.fromkeys([*usual, *named]))

@@ -1,4 +1,4 @@
-"""Whether this machine can contain an agent: a contained program is run to find out."""
+"""Find out whether this machine can contain an agent, by running a contained program."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _CONTAINED = "contained"
 def is_contained(
     wanted: Literal["auto", "on"], what: str = "the agent", key: str = "defaults.sandbox"
 ) -> bool:
-    """Whether a program with this setting is contained; raises where it must be and cannot."""
+    """Whether a program with this setting is contained; raises if it must be and cannot."""
     found = problem()
     if found is not None and wanted == "on":
         raise LlmcError(
@@ -44,7 +44,7 @@ def problem() -> Problem | None:
 
 
 def _problem_of_try(machine: Machine) -> Problem | None:
-    """Run a program with the launcher that starts agents. It must not see a file beside it."""
+    """Run a program with the launcher that starts agents. It must not see our file, nor write to the system."""
     import tempfile  # takes 5 ms, and few commands need it
 
     with tempfile.TemporaryDirectory(prefix="llmc-probe-") as place:
@@ -74,7 +74,7 @@ def sandbox(
 ) -> dict[str, object]:
     """The part of a launch spec that contains the program (launch.py).
 
-    Without `network` it reaches nothing; without a terminal it cannot get one either.
+    Without `network` it can connect to nothing; without a terminal it cannot get one.
     """
     argv = [bubblewrap() or "bwrap", *rules.arguments(view), *([] if has_terminal else ["--new-session"])]
     found: dict[str, object] = {"argv": argv, "filter": call_filter().hex(), "pid_file": pid_file}
@@ -83,7 +83,7 @@ def sandbox(
 
 @contextmanager
 def box(view: rules.View) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The words before a command that runs without a holder or a network, and the descriptors that it must inherit."""
+    """The prefix of a command that runs without a holder or a network, and the descriptors that it must inherit."""
     ours, theirs = os.pipe()
     try:
         os.write(theirs, call_filter())  # small: it fits into the pipe
@@ -94,7 +94,7 @@ def box(view: rules.View) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 
 def call_filter() -> bytes:
-    """The filter of system calls for this machine."""
+    """The system call filter for this machine."""
     program = rules.call_filter(platform.machine())
     if program is None:
         raise LlmcError(f"cannot contain a program on {platform.machine()}")

@@ -1,12 +1,12 @@
-"""The only way out of the box of a contained program: a proxy that lets through what is listed, and counts the rest.
+"""The only way out of a box: a proxy that connects to listed hosts, refuses all others, and counts the refusals.
 
     python -P -S -m llmc.sandbox.proxy <orders>
 
-The holder (launch.py) starts it outside, with the sockets that listen inside, and it ends with the holder. It takes HTTP
-CONNECT and plain http requests. A listed port of this machine has a socket of its own inside: what comes there is passed
-on as it is, so that every program works with it.
+The holder (launch.py) starts it outside, with the sockets that listen inside, and it ends with the holder. It accepts
+HTTP CONNECT and plain http requests. A listed port of this machine has a socket of its own inside, whose data is passed
+on unchanged, so that any program can use it.
 
-Which hosts, and how they are reached: reaching.py.
+reaching.py decides which hosts are allowed, and how they are reached.
 """
 
 import json
@@ -31,7 +31,7 @@ from llmc.sandbox.reaching import (
     upstream_of,
 )
 
-#: connections at a time; more wait for one that ends
+#: connections at a time; others wait until one ends
 MOST_CONNECTIONS = 256
 #: a connection without a byte for this long is closed
 IDLE_S = 3600.0
@@ -40,7 +40,7 @@ LINGER_S = 2.0
 #: hosts that are counted by name; an agent may try any number
 MOST_REFUSED = 100
 OTHERS = "other hosts"
-#: how often more tries of the same hosts are written
+#: how often repeated tries of known hosts are written
 WRITE_EVERY_S = 1.0
 
 #: nothing that a server could read as the end of a line, or as another header
@@ -52,7 +52,7 @@ _OF_CONNECTION = (b"connection", b"host", b"keep-alive", b"te", b"upgrade")
 
 
 class Refusals:
-    """What was refused, and how often, in a file that llmc reads: a new host at once, the next tries now and then."""
+    """Counts refusals in a file that llmc reads: a new host is written at once, repeated tries every WRITE_EVERY_S."""
 
     def __init__(self, path: str, wake: str, worker: str) -> None:
         self._path, self._wake, self._worker = path, wake, worker
@@ -98,16 +98,16 @@ class Refusals:
 
 
 class Request(NamedTuple):
-    """What a client wants: to be connected, or one request passed on."""
+    """What a client asks for: a connection, or one request to pass on."""
 
     host: str
     port: int
-    #: of a plain request, as the server gets it; b"" for CONNECT
+    #: the head of a plain request, as the server gets it; b"" for CONNECT
     head: bytes = b""
 
 
 def read_request(head: bytes) -> Request:
-    """From what a client sent first, without the empty line at its end; raises Failed."""
+    """Parse the head that a client sent, without the empty line at its end; raises Failed."""
     first, *headers = head.split(b"\r\n")
     if not _REQUEST_LINE.fullmatch(first):
         raise Failed("400 Bad Request", "not an HTTP request")
@@ -129,7 +129,7 @@ def read_request(head: bytes) -> Request:
 
 
 def _place(text: bytes, port: int) -> tuple[str, int]:
-    """Host and port; `port` where there is none, 0 if it must be there."""
+    """Host and port. `port` is the default; 0 if the text must name one."""
     try:
         written = text.decode("ascii")
         found = host_of(written)
@@ -154,7 +154,7 @@ class Proxy:
         self._free = threading.Semaphore(MOST_CONNECTIONS)
 
     def serve(self, listener: socket.socket, target: Host | None) -> None:
-        """Each connection in a thread of its own. `target`: where all of them go; None: each says it."""
+        """Serve each connection in its own thread. `target`: where all of them go; None: each request says where."""
         while True:
             self._free.acquire()
             try:
@@ -169,7 +169,7 @@ class Proxy:
                 self._pause()
 
     def _pause(self) -> None:
-        """After a connection that cannot be served: its place is free for another."""
+        """Free the place of a connection that cannot be served, and wait a moment."""
         self._free.release()
         time.sleep(0.1)
 
@@ -183,7 +183,7 @@ class Proxy:
         except Refused as refused:  # a port that was listed when the program started
             self._refusals.add(refused)
         except (OSError, Failed, RuntimeError):
-            pass  # one of the two ends has gone, nothing listens there, or there is no thread for the way back
+            pass  # one of the two ends has gone, nothing listens there, or no thread can start for the other direction
         finally:
             self._free.release()
 
@@ -203,7 +203,7 @@ class Proxy:
     def _join(
         self, client: socket.socket, host: str, port: int, first: bytes, *, answers: bool = False
     ) -> None:
-        """Connect, and pass on both ways until both have ended. `answers`: tell the client first."""
+        """Connect, and pass data in both directions until both end. `answers`: tell the client that it is connected."""
         with connect(self._list_file.current(), host, port, self._upstream) as server:
             for end in (client, server):
                 end.settimeout(IDLE_S)
@@ -223,7 +223,7 @@ def _answer(client: socket.socket, status: str, text: str) -> None:
     client.settimeout(HEAD_S)
     client.sendall(f"{about}Connection: close\r\n\r\n".encode() + body)
     client.shutdown(socket.SHUT_WR)
-    # Closed with something unread, a connection is reset, and the answer may be lost.
+    # A connection that is closed with unread data is reset, and the answer may be lost.
     until = time.monotonic() + LINGER_S
     while (left := until - time.monotonic()) > 0:
         client.settimeout(left)
@@ -232,13 +232,13 @@ def _answer(client: socket.socket, status: str, text: str) -> None:
 
 
 class Joint:
-    """Two connections that are passed on to each other."""
+    """Two connections whose data is passed on to each other."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def pump(self, source: socket.socket, target: socket.socket, data: bytes = b"") -> None:
-        """Copy until the source ends; then close the way to the target, which may still answer. A failure closes both."""
+        """Copy until the source ends, then close that direction: the target may still answer. A failure closes both."""
         try:
             if data:
                 target.sendall(data)
@@ -258,7 +258,7 @@ class Joint:
                 data = source.recv(CHUNK_BYTES)
             except TimeoutError:
                 if time.monotonic() - self._last < IDLE_S:
-                    continue  # the other way is in use
+                    continue  # the other direction is in use
                 raise
             self._last = time.monotonic()
             return data

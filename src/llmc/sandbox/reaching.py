@@ -1,7 +1,7 @@
-"""How the proxy of a contained program reaches a host: what is listed, where a name may lead, and by which way.
+"""How the proxy reaches a host: which hosts and addresses are allowed, and when the user's proxy is used.
 
-Names are resolved here. Where a name leads to an address that is not public, that address must be listed too: else
-the owner of a listed name could lead an agent to this machine and its neighbours. Where the user needs a proxy to reach
+Names are resolved here. If a name leads to an address that is not public, that address must be listed too: otherwise
+the owner of a listed name could lead an agent to this machine and its neighbors. If the user needs a proxy to reach
 other machines (HTTPS_PROXY), it is used.
 """
 
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from llmc.base.hosts import WEB, Host, host_of, is_listed, with_port
 
-#: how long the other side may take to say what it wants, or what it answers
+#: how long the other side may take to send its request or its answer
 HEAD_S = 30.0
 MOST_HEAD_BYTES = 64 * 1024
 #: how long one address may take to answer
 CONNECT_S = 10.0
 CHUNK_BYTES = 64 * 1024
-#: by which the user says that a proxy is needed, the first that is set; the last two, where it is not
+#: variables that name the user's proxy, the first that is set; the last two list hosts that do not need it
 UPSTREAM_VARIABLES = (
     *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "http_proxy", "HTTP_PROXY"),
     *("no_proxy", "NO_PROXY"),
@@ -31,7 +31,7 @@ _NAT64, _IPV6_IN_USE = IPv6Network("64:ff9b::/96"), IPv6Network("2000::/3")
 
 
 class Refused(Exception):
-    """Not listed. `allow`: what a person would list."""
+    """A host that is not listed. `allow`: what the user would add to the list."""
 
     def __init__(self, host: str, port: int, why: str, allow: str) -> None:
         super().__init__(why)
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
     """The hosts that are let through."""
 
     hosts: Sequence[Host]
-    #: may have any address: the person's own settings lead there
+    #: may have any address: the user's own settings name them
     endpoints: Sequence[Host] = ()
 
     def check(self, host: str, port: int) -> None:
@@ -80,7 +80,7 @@ def _is_address(host: str) -> bool:
 
 
 def _meant(address: str) -> IPv4Address | IPv6Address:
-    """The address that is reached: some of IPv6 are another way to write one of IPv4."""
+    """The address that is really reached: some IPv6 addresses stand for an IPv4 address."""
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv4Address):
         return found
@@ -90,23 +90,23 @@ def _meant(address: str) -> IPv4Address | IPv6Address:
 
 
 def _is_public(found: IPv4Address | IPv6Address) -> bool:
-    """Of IPv6, only one range is in use: others are kept for networks like the user's own."""
+    """Whether an address is public. In IPv6 only one range is; others are for networks like the user's own."""
     is_in_use = isinstance(found, IPv4Address) or found in _IPV6_IN_USE
     return is_in_use and found.is_global and not found.is_multicast
 
 
 def _is_here(found: IPv4Address | IPv6Address) -> bool:
-    """Whether this machine has that address, and so would call itself from it. Nothing is sent."""
+    """Whether this machine has that address: it would then connect to it from the same one. Nothing is sent."""
     with socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect((str(found), 9))
         except OSError:
-            return False  # there is no way to it
+            return False  # there is no route to it
         return str(sock.getsockname()[0]) == str(found)
 
 
 class ListFile:
-    """The list, from a file that llmc writes again when the configuration has changed."""
+    """The list, from a file that llmc rewrites when the configuration changes."""
 
     def __init__(self, path: str) -> None:
         self._path, self._seen = path, (0, 0)
@@ -130,9 +130,9 @@ class Upstream(NamedTuple):
 
     host: str
     port: int
-    #: the header that says who we are; "" for none
+    #: the header with the user's credentials; "" for none
     authorization: str = ""
-    #: reached without it: hosts, and the names below them
+    #: hosts that are reached without it, and the names below them
     exceptions: tuple[str, ...] = ()
 
     def is_for(self, host: str) -> bool:
@@ -142,7 +142,7 @@ class Upstream(NamedTuple):
 
 
 def upstream_of(environment: Mapping[str, str]) -> Upstream | None:
-    """The proxy that the user's variables name; one that is not reached by plain HTTP is not used."""
+    """The proxy that the user's variables name; None unless it is reached by plain HTTP."""
     urls = (environment.get(name, "") for name in UPSTREAM_VARIABLES[:-2])
     scheme, _, rest = next(filter(None, urls), "").rpartition("://")
     who, _, place = rest.rstrip("/").rpartition("@")
@@ -166,7 +166,7 @@ def _encoded(who: str) -> str:
 
 
 def connect(listed: Listed, host: str, port: int, upstream: Upstream | None = None) -> socket.socket:
-    """To the first address that answers. All are judged before any is tried; a name is asked for only once."""
+    """Connect to the first address that answers. All are checked before any is tried; a name is resolved only once."""
     if upstream is not None and upstream.is_for(host):
         return _connect_by(upstream, host, port)
     found = _addresses(host, port)
@@ -176,7 +176,7 @@ def connect(listed: Listed, host: str, port: int, upstream: Upstream | None = No
 
 
 def _connect_by(upstream: Upstream, host: str, port: int) -> socket.socket:
-    """A name is resolved there, and its addresses are not known here."""
+    """Connect through the user's proxy, which resolves the name: its addresses are not known here."""
     place = with_port(host, port)
     server = _dial(_addresses(upstream.host, upstream.port), with_port(upstream.host, upstream.port))
     try:
@@ -215,7 +215,7 @@ def _dial(addresses: list[Any], place: str) -> socket.socket:
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
-    """What a client wants, and what it sent after that."""
+    """The head that the other side sent, and what came after it."""
     until, data = time.monotonic() + HEAD_S, b""
     while b"\r\n\r\n" not in data:
         if len(data) > MOST_HEAD_BYTES:

@@ -31,11 +31,11 @@ ETC = (
     ),
     *("services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone"),
 )
-#: what git needs of it: each mount takes a tenth of a millisecond
+#: the part that git needs: each mount takes a tenth of a millisecond
 ETC_OF_GIT = ("alternatives", "gitconfig", "ld.so.cache", "localtime", "nsswitch.conf", "passwd")
-#: the system's own directories; where /usr has merged them, they are links
+#: the system's own directories; some are links if /usr is merged
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-#: the kernel's settings belong to root, even without capabilities; bubblewrap covers only some of these
+#: kernel settings, which root may write even without capabilities; bubblewrap covers only some of these
 KERNEL = tuple(
     f"/proc/{name}"
     for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
@@ -45,12 +45,12 @@ SCRATCH = ("/tmp", "/var/tmp", "/run")
 
 
 def is_of_system(path: str) -> bool:
-    """Whether it is in one of the system's directories."""
+    """Whether a path is one of the system's directories, or in one."""
     return any(path == one or path.startswith(f"{one}/") for one in SYSTEM)
 
 
 def contains_any(path: str, places: Iterable[str]) -> bool:
-    """Whether one of these places is the path, or is in it; the root of all contains every place."""
+    """Whether one of these places is the path or below it; `/` contains every place."""
     return path == "/" or any(place == path or place.startswith(f"{path}/") for place in places)
 
 
@@ -58,7 +58,7 @@ _NAMESPACES = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--unshare-net",  # a loopback of its own, and no other network
 )
-#: also as root: with capabilities it could mount the real file system again
+#: for root, too: with capabilities a program could mount the real file system again
 _LIMITS = ("--die-with-parent", "--cap-drop", "ALL")
 
 
@@ -67,7 +67,7 @@ class Mount(NamedTuple):
 
     path: str
     writable: bool = False
-    #: what it sees there, if not what is at the same path outside
+    #: what the program sees there; "" for what is at the same path outside
     source: str = ""
 
 
@@ -82,7 +82,7 @@ class View(Struct, frozen=True):
 
 
 def arguments(view: View) -> list[str]:
-    """The arguments of bubblewrap. What is inside another place comes after it, and covers it there."""
+    """The arguments of bubblewrap. What is inside another place comes after it, and so covers that part of it."""
     placed = [(path, ["--tmpfs", path]) for path in view.empty]
     placed += [(path, ["--symlink", target, path]) for path, target in view.links]
     for mount in _in_place(_widest(view.mounts, view.empty)):
@@ -94,9 +94,9 @@ def arguments(view: View) -> list[str]:
 
 
 def _widest(mounts: Iterable[Mount], empty: Sequence[str]) -> list[Mount]:
-    """Each path once, and only where it changes what is seen: not below a place that is as readable, unless it is covered."""
+    """Each path once, and only if it changes the view: not below a mount with the same access, unless covered there."""
     kept: list[Mount] = []
-    by_path = {mount.path: mount for mount in sorted(mounts)}  # of two for one path, the writable one
+    by_path = {mount.path: mount for mount in sorted(mounts)}  # of two mounts of one path, the writable one
     for mount in sorted(by_path.values(), key=lambda one: one.path.split("/")):
         around = [one for one in kept if mount.path.startswith(f"{one.path}/")]
         covers = [path for path in empty if mount.path.startswith(f"{path}/")]
@@ -107,9 +107,9 @@ def _widest(mounts: Iterable[Mount], empty: Sequence[str]) -> list[Mount]:
 
 
 def _in_place(mounts: list[Mount]) -> list[Mount]:
-    """The same, with every directory between a writable place and a read-only one in it as a mount of its own.
+    """These mounts, and one for every directory between a writable place and a mount inside it.
 
-    A mount cannot be renamed or removed, but a directory around it can, and with it the mount.
+    A mount point cannot be renamed or removed, but a directory around it can, and the mount goes with it.
     """
     between = []
     for mount in mounts:
@@ -124,9 +124,9 @@ def _in_place(mounts: list[Mount]) -> list[Mount]:
     return [*mounts, *(mount for mount in dict.fromkeys(between) if mount.path not in known)]
 
 
-#: by machine: the kernel's name of its system calls, and the numbers of ioctl, fcntl, socket, clone and unshare
+#: for each machine: its AUDIT_ARCH, and the numbers of ioctl, fcntl, socket, clone and unshare
 _MACHINES = {"x86_64": (0xC000003E, 16, 72, 41, 56, 272), "aarch64": (0xC00000B7, 29, 25, 198, 220, 97)}
-#: add_key, request_key and keyctl: keyrings of the user's session know no namespace
+#: add_key, request_key and keyctl: no namespace separates the keyrings of the user's session
 _KEYRINGS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}
 _CLONE3, _CLONE_NEWUSER = 435, 0x10000000
 _X32_CALLS, _IO_URING_SETUP = 0x40000000, 425
@@ -136,22 +136,22 @@ _AF_VSOCK = 40
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 #: refused with EPERM; unknown with ENOSYS, after which the C library uses the older call
 _ALLOW, _REFUSE, _UNKNOWN, _KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
-#: where the kernel puts a call's number, its machine, and its first and second argument
+#: offsets of a call's number, its machine, and its first and second argument
 _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 
 
 def call_filter(machine: str) -> bytes | None:
-    """A seccomp program that refuses what no namespace keeps in; None: not known for this machine.
+    """A seccomp program that refuses what no namespace contains; None for an unknown machine.
 
     - Typing into the terminal (TIOCSTI, TIOCLINUX): the program shares the terminal of its pane, and a shell outside
-      would read it.
-    - Leases, also on files that are read-only inside: who opens such a file outside waits for the holder.
+      would read the input.
+    - Leases, even on files that are read-only inside: opening such a file outside waits until the lease is released.
     - vsock, which reaches the host of a virtual machine, and io_uring, which opens sockets past this filter.
     - The keyrings of the user.
-    - A user namespace: in it a program could remove the mounts that keep files as they are. clone3 is unknown,
+    - User namespaces: in one, a program could remove the mounts that protect files. clone3 is reported as unknown,
       because a filter does not see its flags.
 
-    System calls of another machine have other numbers: they end the program.
+    System calls of another machine have other numbers: they kill the program.
     """
     if machine not in _MACHINES:
         return None
@@ -197,7 +197,7 @@ class Problem(Struct, frozen=True):
 
 
 def problem_before(machine: Machine) -> Problem | None:
-    """What is known without a try."""
+    """The problem, if it is known without a try."""
     if machine.system != "Linux":
         return Problem(f"agents cannot be contained on {machine.system}", "use Linux, or a Linux container")
     if machine.processor not in _MACHINES:
@@ -236,19 +236,20 @@ def problem_of_try(machine: Machine, said: Sequence[str]) -> Problem:
 
 # Which of the user's environment variables a contained program gets.
 #
-# Most secrets of a user are in files, which it does not see, or in variables, which it would: tokens, database URLs, the
-# socket of an SSH agent. So a variable is passed on if it is known to be needed, or if the user names it in `sandbox.env`.
+# Most of a user's secrets are in files, which the program does not see, or in variables, which it would: tokens,
+# database URLs, the socket of an SSH agent. So a variable is passed on only if it is known to be needed, or if the user
+# names it in `sandbox.env`.
 
-#: a name, or the first part of names and `*`
+#: names, or prefixes with a `*`
 USUAL = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "LANG", "LANGUAGE", "LC_*", "TZ"),
     *("EDITOR", "VISUAL", "PAGER", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "COLUMNS", "LINES", "CI"),
-    # where the programs on PATH and their parts are, and whom they trust
+    # where the programs on PATH and their parts are, and which certificates they trust
     *("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "GOPATH", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR"),
     *("NODE_OPTIONS", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NIX_SSL_CERT_FILE", "LOCALE_ARCHIVE", "LD_LIBRARY_PATH"),
     *("GIT_AUTHOR_*", "GIT_COMMITTER_*", "GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT"),
-    # of llmc; not the password that its git asks for
+    # llmc's own; not LLMC_GIT_PASSWORD
     *("LLMC_PORTABLE", "LLMC_SCRIPTED_*", "LLMC_STUCK_S", "LLMC_TRACE"),
 )
 

@@ -1,6 +1,6 @@
-"""Where the programs are that a contained agent needs: those on PATH, llmc's interpreter, the agent itself.
+"""Find the programs that a contained agent needs: those on PATH, llmc's interpreter, the agent itself.
 
-Only they are shown of the user's home. A directory of programs comes with what stands beside it, such as `lib`.
+They are shown even if they are in the user's home. A `bin` directory comes with what is beside it, such as `lib`.
 """
 
 import os
@@ -15,12 +15,12 @@ _BESIDE_BIN = ("lib", "lib64", "libexec", "pyvenv.cfg")
 
 
 def is_seen(place: str, hidden: Iterable[str]) -> bool:
-    """Whether every contained program sees it: it is of the system, and in no hidden place."""
+    """Whether every contained program sees this place: it belongs to the system, and is not below a hidden one."""
     return rules.is_of_system(place) and not any(place.startswith(f"{one}/") for one in hidden)
 
 
 def places(path: str, program: str, hidden: Sequence[str]) -> list[str]:
-    """The files and directories of the programs on PATH and of one more; none that contains a hidden place."""
+    """The files and directories of the programs on PATH and of `program`; none that contains a hidden place."""
     found = [_place_of(os.path.realpath(program), hidden), *_interpreter()]
     for folder in dict.fromkeys(path.split(os.pathsep)):
         if os.path.isabs(folder) and os.path.isdir(folder) and not is_seen(folder, hidden):
@@ -29,7 +29,7 @@ def places(path: str, program: str, hidden: Sequence[str]) -> list[str]:
 
 
 def of(names: Iterable[str], hidden: Sequence[str]) -> list[str]:
-    """The same for these programs only."""
+    """The same as `places`, for these programs only."""
     import shutil  # takes 2 ms, and few commands need it
 
     found = [path for name in names if (path := shutil.which(name))]
@@ -38,7 +38,7 @@ def of(names: Iterable[str], hidden: Sequence[str]) -> list[str]:
 
 
 def _place_of(program: str, hidden: Sequence[str]) -> str:
-    """Its directory, or the program alone where that contains a hidden place: a client that lies directly in the home."""
+    """The program's directory, or the program alone if that contains a hidden place: a client directly in the home."""
     folder = os.path.dirname(program)
     return program if rules.contains_any(folder, hidden) else folder
 
@@ -64,7 +64,7 @@ def _interpreter() -> list[str]:
 
 
 def _link_targets(folder: str) -> list[str]:
-    """The programs elsewhere that links in a directory lead to."""
+    """The files that links in a directory lead to."""
     try:
         links = [entry.path for entry in os.scandir(folder) if entry.is_symlink()]
     except OSError:

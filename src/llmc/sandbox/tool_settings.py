@@ -1,7 +1,7 @@
-"""The user's settings of package managers, as a contained program sees them: an allow-list. Pure.
+"""The user's package manager settings, as a contained program sees them: an allow-list. Pure.
 
-Settings hold passwords under any name, so only what is listed here is shown: where packages come from, and how they are
-built. URLs lose the user, the password and the query. Proxies are not listed: inside there is another one.
+Settings may hold passwords under any name, so only what is listed here is shown: where packages come from, and how they
+are built. URLs are shown without user, password and query. Proxies are not listed: inside there is another one.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-#: what is shown of a table: its keys, `*` for any other; a key without keys of its own is a single value
+#: the keys of a table that are shown, `*` for any other; a key without keys of its own is a single value
 Kept: TypeAlias = "Mapping[str, Kept]"
 
 
@@ -75,7 +75,7 @@ _URL = re.compile(
     r"(?P<scheme>(?:[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s]*@)?"
     r"(?P<place>(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])?(?::[0-9]+)?(?:/[^\s?#@]*)?)(?:[?#][^\s@]*)?"
 )
-#: of the options of a Java program; a property may be a password
+#: the Java options that are shown; any other property may be a password
 _OF_JAVA = re.compile(
     r"-X\S+|--add-\S+|-D(file\.encoding|user\.(language|country|timezone)|java\.awt\.headless)=\S+"
 )
@@ -83,7 +83,7 @@ _YAML_LINE = re.compile(r"(?P<indent> *)[\"']?(?P<key>@?[\w./-]+)[\"']?:[ \t]*(?
 
 
 def without_user(value: str) -> str | None:
-    """A value with its URLs without user, password and query; None if there may be a password in it."""
+    """The value with user, password and query removed from its URLs; None if it may still contain a password."""
     parts = re.split(r"([\s,|]+)", value)
     cleaned = [_word(part) for part in parts]
     return None if None in cleaned else "".join(part or "" for part in cleaned)
@@ -98,12 +98,12 @@ def _word(word: str) -> str | None:
 
 
 def java_options(value: str) -> str:
-    """The options that set how a Java program runs, and not what it knows."""
+    """The options that set how a Java program runs, without properties that may be passwords."""
     return " ".join(word for word in value.split() if _OF_JAVA.fullmatch(word))
 
 
 def shown(path: str, text: str) -> str:
-    """What is shown of a file of settings; nothing if it cannot be read."""
+    """What is shown of a settings file; nothing if it cannot be parsed."""
     try:
         return _READERS[path.rpartition("/")[2]](text)
     except ValueError:
@@ -111,7 +111,7 @@ def shown(path: str, text: str) -> str:
 
 
 def _ini(text: str) -> str:
-    """Of pip. A value of several lines becomes one, which means the same."""
+    """pip's settings. A value of several lines becomes one line, which means the same."""
     from configparser import Error, RawConfigParser
 
     parser = RawConfigParser(strict=False, allow_no_value=True)
@@ -215,7 +215,7 @@ def _as_toml(value: Any) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without namespaces and attributes, which Maven does not need."""
+    """Maven's settings, without namespaces and attributes, which it does not need."""
     from xml.etree import ElementTree
 
     try:

@@ -2,7 +2,7 @@
 
 `llmc report blocked` is answered by a message. A question from the client is answered in its dialog, and only if the
 client's status file says that it waits for input, its hook named the question, and the screen shows exactly that question.
-Proof is the client's transcript, which has question and answer. Nothing is typed into any other dialog.
+The proof is the client's transcript, which records question and answer. Nothing is typed into any other dialog.
 """
 
 import os
@@ -99,7 +99,7 @@ def _goes_on(now: WorkerRecord) -> Step | None:
 
 
 class _Dialog:
-    """The answer to one question."""
+    """Answers one question in the client's dialog."""
 
     def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
         self.project, self.record, self.asked = project, record, asked

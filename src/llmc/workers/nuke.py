@@ -65,7 +65,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
 
 
 def _pin(project: Project, record: WorkerRecord) -> str | None:
-    """The ref with everything git can save of the worker; without a worktree, that of an interrupted nuke."""
+    """Save the worker's work as far as git can; returns the ref, or without a worktree that of an interrupted nuke."""
     root, worktree = project.root, Path(record.worktree_path)
     if os.path.lexists(worktree):
         with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
@@ -100,7 +100,7 @@ def _tell(project: Project, name: str, ref: str) -> None:
 
 
 def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:
-    """Commits named only by the worktree's reflogs, or by worktrees inside it, which go with it."""
+    """Commits named only by the worktree's reflogs, or by worktrees inside it, which are removed with it."""
     commits = []
     for name in ("HEAD", f"refs/heads/{record.branch}"):
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
@@ -117,7 +117,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
 
 
 def _unfinished(worktree: Path) -> list[str]:
-    """Commits named only by a merge, rebase or bisect in progress, which goes with git's worktree entry."""
+    """Commits named only by a merge, rebase or bisect in progress, which is removed with git's worktree entry."""
     own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
     own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
     named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]

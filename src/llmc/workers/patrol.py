@@ -1,4 +1,4 @@
-"""Patrol of one worker, and recovery after a crash, under the worker's lock; by a command if no daemon is running."""
+"""Patrol one worker, and recover it after a crash, under its lock; without a daemon, commands do this."""
 
 import os
 from contextlib import suppress
@@ -24,7 +24,7 @@ from llmc.workers import rules, self_review
 def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     """Resume an interrupted accept or rebase, and deliver a pending prompt, never twice.
 
-    Waits while the user has the worker.
+    While the user has the worker, it only applies pending events.
     """
     record = intake.apply_pending(project, name)
     if is_person_there(project, record):
@@ -96,7 +96,7 @@ def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: flo
 
 
 def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
-    """Rebase this worker after other work landed, unless its user or agent is busy; returns why it failed."""
+    """Rebase this worker after other work landed, unless the user or its agent is active; returns why it failed."""
     record = project.store.worker(name)
     if not record.rebase_due:
         return None
@@ -124,7 +124,7 @@ def _rebase(project: Project, name: str) -> LlmcError | None:
 
 
 def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
-    """None without a live agent, or if tmux did not answer: other rules handle those."""
+    """Observe a worker; None without a live agent, or if tmux did not answer: other rules handle those."""
     pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
         return None
@@ -180,7 +180,7 @@ def _end_background(project: Project, record: WorkerRecord) -> None:
 
 
 def _end_turn(project: Project, record: WorkerRecord) -> None:
-    """The transition that a Stop without background processes would have made."""
+    """Make the transition that a Stop without background processes would have made."""
     name = record.name
     facts = intake.git_facts(project, record)
     if facts is None:
@@ -208,7 +208,7 @@ def catch_up(project: Project) -> None:
 
 
 def see_what_was_resolved(project: Project) -> None:
-    """Wake the daemon, which would otherwise see it only at its next patrol."""
+    """Apply what the user resolved by hand; the daemon would see it only at its next patrol."""
     for name in project.store.read().workers:
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
             rebase.resolved_by_hand(project, project.store.worker(name))

@@ -98,7 +98,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
 
 
 def cancel(project: Project, record: WorkerRecord, why: str) -> None:
-    """Release its task, and drop an open delivery and an accept that cannot have landed."""
+    """Release the worker's task, and drop its delivery and an accept that cannot have landed."""
     queue.release_task_of(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
@@ -122,13 +122,13 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     if pane is None or pane.dead or not record.instance:
         return False
     if not sessions.is_held_as_wanted(project, record) or provision.needs_new_repository(project, record):
-        return False  # its repository will be another
+        return False  # its repository will be replaced
     if record.contained and git_dirs.own_repo(Path(record.worktree_path)) is None:
-        return False  # the same: the one that it sees is gone
+        return False  # likewise: the repository that the agent sees is gone
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some keys may have been typed, and may still be read
     if leftovers.has_queue(record, pane):
-        return False  # an interrupt would send it
+        return False  # an interrupt would send the queued prompt
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
         sessions.interrupt(project, record, pane)
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
@@ -143,7 +143,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
 
 
 def _reset_tree(project: Project, record: WorkerRecord, base: str, rests: bool) -> tuple[str | None, bool]:
-    """Returns the trash ref of its work, and whether its agent is still idle there."""
+    """Reset the worktree; returns the trash ref of its work, and whether the agent is still idle there."""
     try:
         pinned = provision.reset_in_place(project, record, base, "reset")
     except (Refused, git.WaitsForPipe):
@@ -151,10 +151,10 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str, rests: bool) 
     except (LlmcError, OSError, ValueError, RecursionError) as error:
         if git_dirs.own_repo(Path(record.worktree_path)) is None:
             raise
-        # An agent wrote its repository: whatever is wrong with it, a reset replaces it.
+        # The agent could write this repository: whatever is wrong with it, a reset replaces it.
         rests = False
         sessions.end(project, record.name, "reset", last=record.delivery)
-        # Commits that name more files than llmc reads came into the clone: git checks objects one by one.
+        # Commits with more files than llmc reads can get into the clone: git checks objects one by one.
         provision.start_over(project, record, at_base=isinstance(error, git.TooMuch))
         pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
@@ -191,7 +191,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
 
 
 def _start(project: Project, name: str) -> str | None:
-    """Start the agent; returns the problem if it does not get ready."""
+    """Start the agent; returns the problem if it does not become ready."""
     try:
         sessions.start(project, name)
     except LlmcError as error:

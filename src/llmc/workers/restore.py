@@ -45,7 +45,7 @@ class Entry(Struct, frozen=True):
     commit: str | None = None
     #: of the commit, unless the default branch has it
     subject: str = ""
-    #: whether it has a commit that the default branch has too, and no other
+    #: whether its commit is on the default branch, so that it has none of its own
     without_commits: bool = False
     directory: Path | None = None
     size_bytes: int | None = None
@@ -89,7 +89,7 @@ def entries(project: Project, *, sizes: bool = True) -> list[Entry]:
         root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
     ):
         worker, stamp, why = parse_ref(ref)
-        own = "" if ref in landed else subject  # otherwise that of another's work
+        own = "" if ref in landed else subject  # on the default branch, it may be other work
         found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, own, ref in landed)
     for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:
         worker, stamp = parse_directory(folder.name)
@@ -100,7 +100,7 @@ def entries(project: Project, *, sizes: bool = True) -> list[Entry]:
 
 
 def _landed(project: Project) -> set[str]:
-    """The trash refs whose commit is on the default branch: of a worker without work, or of work that landed as it was."""
+    """The trash refs whose commit is on the default branch: the worker had no commits, or they landed unchanged."""
     ask = ["for-each-ref", "--format=%(refname)", f"--merged={project.base}", PREFIX]
     return set(git.git(project.root.path, *ask, check=False).stdout.split())
 
@@ -371,7 +371,7 @@ def plan(project: Project, days: int) -> Plan:
 
 
 def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
-    """Delete these permanently; returns those that are gone."""
+    """Delete these entries permanently; returns them."""
     removed = []
     for entry in gone:
         try:
@@ -391,7 +391,7 @@ def _remove(root: Root, entry: Entry) -> None:
     if entry.ref and entry.commit:
         git.git(
             root.path, "update-ref", "-d", entry.ref, entry.commit
-        )  # not what was added to it in the meantime
+        )  # only if the ref has not changed since
         task_file(root, entry.ref).unlink(missing_ok=True)
     if entry.directory:
         remove_tree(entry.directory)

@@ -18,7 +18,7 @@ NO_STOP_S = 300.0
 STALLED_S = 300.0
 #: if wall and monotonic time differ by more than this between two ticks, the machine slept or its clock was set
 CLOCKS_APART_S = 5.0
-#: a tick that is late by more than this many intervals: the process was suspended
+#: if a tick is late by more than this many intervals, the process was suspended
 LATE_INTERVALS = 3
 
 
@@ -80,7 +80,7 @@ class EndBackground(Struct, frozen=True):
 
 
 class EndTurn(Struct, frozen=True):
-    """Judge by git as if the agent had stopped: its turn's work was done by someone else."""
+    """Judge by git as if the agent had stopped: the work of its turn is done, but no Stop came."""
 
 
 class Rebase(Struct, frozen=True):
@@ -114,7 +114,7 @@ def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock:
     if seen.turn_runs or seen.dialog_open or clock.age_s(record.commits_seen_unix) < NO_STOP_S:
         return None
     if seen.client_idle and record.status.is_busy:
-        # Seen as an interruption within seconds; the user may be thinking, so the wait starts there.
+        # This counts as an interruption within seconds; the user may be thinking, so the wait starts then.
         return None
     if seen.client_unknown and clock.age_s(seen.last_trace_unix) < NO_STOP_S:
         return None  # without a status file, only its traces show that it is still working
@@ -122,7 +122,7 @@ def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock:
 
 
 def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
-    """It stopped with commits, and only its background shells keep it from being done."""
+    """Stop background shells after their grace period if only they keep an agent with commits from being done."""
     assert seen.git is not None
     has_work = bool(seen.git.ahead) or not record.has_branch
     if seen.turn_runs or seen.dialog_open or not has_work or seen.git.rebasing:
@@ -132,9 +132,9 @@ def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clo
 
 
 def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock) -> Decision | None:
-    """No turn and no writes for too long: the rebase is abandoned.
+    """Give up a rebase without a turn or a write for too long.
 
-    Unless it is over: the user may have finished or aborted it by hand, without a Stop.
+    If it is over, end the turn instead: the user may have finished or aborted it by hand, without a Stop.
     """
     if seen.turn_runs or record.validation_due or (record.cause and record.assignment is not None):
         return None  # or a limit stopped it, which auto mode handles

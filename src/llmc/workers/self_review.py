@@ -24,7 +24,7 @@ SETTLE_S = 0.5
 def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Advance a worker's self-review; the caller holds its lock.
 
-    Waits while the user has the worker, or a dialog or another turn is open.
+    Does nothing while the user has the worker, or a dialog or another turn is open.
     """
     todo = decide.todo(record)
     if todo is None:
@@ -42,7 +42,8 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     with fault_step("self_review.prompt"):
         receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
     after = project.store.worker(record.name)
-    # Sent when the user leaves, who came after the look above; of an auto worker, whose work would land without one, in any case.
+    # The user came after the check above: send it when they leave. For an auto worker, send it later whatever the user
+    # left in the way, because its work would land without a self-review.
     if receipt.obstacle in (Obstacle.HELD, Obstacle.ATTACHED) or (receipt.met_a_person and record.auto):
         with project.store.transaction() as tx:
             return tx.update(record.name, self_review=SelfReview.DUE)
@@ -62,7 +63,7 @@ def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
 
 
 def _was_typed(record: WorkerRecord) -> bool:
-    """The agent may already be busy with it; submit finds out."""
+    """Whether the prompt was typed: the agent may already be busy with it; submit finds out."""
     on_its_way = decide.is_on_its_way(record.delivery)
     return on_its_way and record.delivery is not None and record.delivery.outcome is Outcome.TYPED
 
@@ -83,7 +84,7 @@ def _give_up(project: Project, record: WorkerRecord, facts: GitFacts) -> WorkerR
             return tx.move(name, change) if change else record
         tx.update(name, self_review=SelfReview.DONE)
         if record.delivery is not None and record.delivery.outcome.arrived:
-            return tx.worker(name)  # it ended with the agent's process
+            return tx.worker(name)  # the self-review ended with the agent's process
         tx.emit("self_review_failed", worker=name, reason=why)
         if record.status is Status.NEEDS_REVIEW:
             return tx.update(name, reason=why)

@@ -90,7 +90,7 @@ def refuse_auto(record: WorkerRecord) -> None:
 def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, bool]:
     """Send the user's message to a worker; returns whether it cancelled an accept. Takes the worker's lock.
 
-    After an accept the worker has no context for the message, so refuse instead of waiting for one that may have landed.
+    Refuses instead of waiting for an accept that may have landed: after it, the worker has no context for the message.
     """
     before = project.store.worker(name).accept
     if before is not None and (
@@ -106,7 +106,7 @@ def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, boo
 
 
 def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
-    """A validation in the worktree holds the worker's lock while it runs."""
+    """Whether an accept is validating in the worktree, which holds the worker's lock."""
     return journal.step == "validate" and not journal.apart and project.others_accept(name)
 
 
@@ -125,7 +125,7 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
             f"cannot send a message to {name}: its status is {record.status}",
             hint=advice(project, record.name),
         )
-    git.require_worktree(Path(record.worktree_path))  # its agent could do nothing there
+    git.require_worktree(Path(record.worktree_path))  # without one, its agent could do nothing
     begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
     then = Status.WORKING if record.status in begins else None
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)

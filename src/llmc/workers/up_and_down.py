@@ -14,7 +14,7 @@ from llmc.sessions import sessions
 
 
 def bring_up(project: Project, name: str) -> str | None:
-    """Start worktree and agent of a worker, unless it runs; returns the problem if it does not start."""
+    """Set up a worker's worktree and start its agent, unless it is running; returns the problem, if any."""
     try:
         with project.worker_lock(name):
             provision(project, project.store.worker(name))

@@ -26,7 +26,7 @@ from llmc.records.worker import Spent, Tokens
 
 
 class ClaudeCode:
-    """Claude Code at the path `command`, or the one that is found."""
+    """Claude Code at the path `command`, or else the one on PATH or the bundled one."""
 
     name = "claude"
     ships_with_llmc = False
@@ -127,7 +127,7 @@ def flags(launch: Launch) -> list[str]:
 
 
 def environment(base: Mapping[str, str], *, task_tools: bool = True, task_list: str = "") -> dict[str, str]:
-    """What it runs with, without the marks of a client that llmc itself may run in."""
+    """The client's environment, without the marks of a client that llmc itself may run in."""
     kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
     return {
         **kept,
@@ -166,7 +166,7 @@ def bundled_client() -> str | None:
     return str(path) if path.is_file() else None
 
 
-#: a planner looks at the repository, and changes nothing
+#: a planner reads the repository and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"
 
 

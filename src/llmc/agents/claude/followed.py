@@ -1,4 +1,4 @@
-"""What is asked of a transcript again and again: each look reads only what is new."""
+"""Answer repeated questions about a transcript by reading only what is new since the last one."""
 
 import os
 import threading
@@ -11,9 +11,9 @@ from typing import BinaryIO, TypeVar, cast
 from llmc.agents.claude.json_lines import Budget, Row, Rows
 from llmc.agents.protocol import Prompt
 
-#: how many answers are remembered, of all conversations in this process
+#: how many answers this process remembers, over all conversations
 MOST_REMEMBERED = 128
-#: of each: far more than people and llmc send in one conversation
+#: limits of each: far more than the user and llmc send in one conversation
 MOST_TEXT = 2 << 20
 MOST_WAITING = 1000
 MOST_PROMPTS = 10_000
@@ -28,7 +28,7 @@ class Followed(ABC):
         self.lock = threading.Lock()
         self.end = 0
         self._file: tuple[int, int] | None = None
-        #: everything that is there was read
+        #: the file was read to its end
         self.is_whole = True
 
     def read_on(self, path: Path, open_file: Callable[[], BinaryIO]) -> None:
@@ -48,7 +48,7 @@ class Followed(ABC):
         self.end, self.is_whole = rows.end, not rows.is_cut
 
     def _begin(self, file: tuple[int, int] | None) -> None:
-        """Another file has its place, or none."""
+        """Start over: the file was replaced or removed."""
         self._file, self.end, self.is_whole = file, 0, True
         self.clear()
 
@@ -58,7 +58,7 @@ class Followed(ABC):
 
     @abstractmethod
     def take(self, row: Row) -> None:
-        """The next row with the needle."""
+        """Process the next row that contains the needle."""
 
 
 class Queue(Followed):
@@ -88,7 +88,7 @@ class Queue(Followed):
                 self._remove(content)
             case _:
                 self.is_known = False
-        if len(self.waiting) > MOST_WAITING or self._size > MOST_TEXT:  # no queue of a client
+        if len(self.waiting) > MOST_WAITING or self._size > MOST_TEXT:  # no client has such a queue
             self.clear()
             self.is_known = False
 

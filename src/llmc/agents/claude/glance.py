@@ -8,7 +8,7 @@ from llmc.agents.claude.layout import SESSIONS, status_name
 from llmc.base import given
 from llmc.records.items import Glance
 
-#: `waitingFor` of a dialog that a person opened
+#: `waitingFor` of a dialog that the user opened
 DIALOG_OPEN = "dialog open"
 _MOST_BYTES = 1 << 20
 
@@ -23,7 +23,7 @@ def glance(config_dir: str, pid: int) -> Glance:
 def status_record(config_dir: str, pid: int) -> dict[str, Any]:
     """`sessions/<pid>.json`, if it was written by this process; {} otherwise.
 
-    A contained client is held by this process, and writes its pid as it knows it.
+    For a contained client, this process is the holder, and the file has the client's pid inside the box.
     """
     pid, own_pid = _contained(config_dir) or (pid, pid)
     path = f"{config_dir}/{SESSIONS}/{status_name(own_pid)}"
@@ -43,12 +43,12 @@ def status_record(config_dir: str, pid: int) -> dict[str, Any]:
 
 
 def has_own_home(config_dir: str | os.PathLike[str]) -> bool:
-    """Whether it is the home of a contained client: the file of its holder is beside it."""
+    """Whether this is the home of a contained client: the holder's pid file is beside it."""
     return os.path.exists(f"{os.fspath(config_dir)}.pid")
 
 
 def _contained(config_dir: str) -> tuple[int, int] | None:
-    """The pid of a contained client out here, and as it knows it, from the file beside its home (launch.py)."""
+    """The pids of a contained client outside and inside its box, from the file beside its home (launch.py)."""
     try:
         with open(f"{config_dir}.pid", "rb") as file:
             pid, started, own_pid = file.read().split()
@@ -58,7 +58,7 @@ def _contained(config_dir: str) -> tuple[int, int] | None:
 
 
 def _start_of(pid: int) -> str:
-    """As in base/processes.py. A pid alone may be another process by now."""
+    """When the process started, as in base/processes.py. Its pid alone may belong to another process by now."""
     if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
         from llmc.base.processes import start_of
 

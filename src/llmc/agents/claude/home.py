@@ -1,4 +1,4 @@
-"""The home of a contained Claude Code: its own conversations and status files, the user's settings to read only.
+"""The home of a contained Claude Code: its own conversations and status files, the user's settings read-only.
 
 With the user's own home an agent could write settings, MCP servers and plugins that run in the user's next session. And
 clients in PID namespaces have the same few pids: they would overwrite each other's status files.
@@ -35,11 +35,11 @@ _SETTINGS = "settings.json"
 #: the user's own, read-only
 _JSON = (_SETTINGS, "settings.local.json", "keybindings.json")
 _READ = (*_JSON, "CLAUDE.md", "plugins", "skills", "agents", "commands", "output-styles", "rules")
-#: of `.claude.json`, besides flags and counters: who is signed in, the key of a login at the console, and its looks
+#: copied from `.claude.json` besides flags and counters: the account, the key of a console login, and appearance
 _NEEDED = ("oauthAccount", "primaryApiKey", "theme", "editorMode", "lastOnboardingVersion")
-#: what the user answered when the client asked about a key: by the answer, the ends of keys
+#: the user's answers when the client asked about an API key: for each answer, the ends of keys
 _KEY, _KEY_ANSWERS, _KEY_END = "ANTHROPIC_API_KEY", "customApiKeyResponses", 20
-#: for its own sake it connects to hosts that are not listed: news, updates, statistics, plugins
+#: stop the client's own connections to hosts that are not listed: news, updates, statistics, plugins
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL",
@@ -50,14 +50,14 @@ _CONVERSATION = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jsonl")
 _LOGIN = ".credentials.json"
 #: how much of a conversation is copied to another home
 _MOST_CARRIED = 1 << 30
-#: how deep the directories beside it go; the client's own have one level
+#: how deep the directory beside it is copied; the client's own has one level
 _DEEPEST = 8
 _BLOCK = 1 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trusted: Sequence[Path]) -> Home:
-    """Prepare the directory, with what it needs of the user's `.claude.json` and trust in these directories only."""
+    """Prepare the home, with the needed part of the user's `.claude.json` and trust in these directories only."""
     own = own_places(home)
     found = _needed(
         _read(ClaudeTrust.of(environment).file), _variables(config_dir, environment).get(_KEY, "")
@@ -71,7 +71,7 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
     mounts = [Mount(str(home / name), name == _LOGIN, str(path.resolve())) for name, path in shown]
     for name in _JSON:
         if not (home / name).exists():
-            write_atomic(home / name, b"{}")  # where the user's is mounted; it stays when theirs is removed
+            write_atomic(home / name, b"{}")  # where the user's file is mounted; stays if that is removed
     quiet = {name: environment.get(name, "1") for name in _QUIET}
     # The client refuses to run as root with permissions skipped, unless it is contained.
     names = {CONFIG_DIR: str(home), "IS_SANDBOX": "1", **quiet}
@@ -79,7 +79,7 @@ def make_home(home: Path, config_dir: Path, environment: Mapping[str, str], trus
 
 
 def _needed(config: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Of the user's `.claude.json`: the login and its looks. Flags and counters say which dialogs the user has answered."""
+    """The part of the user's `.claude.json` to copy. Flags and counters say which dialogs the user has answered."""
     flags = {name: value for name, value in config.items() if isinstance(value, bool | int | float)}
     answers = config.get(_KEY_ANSWERS)
     listed = answers.items() if isinstance(answers, dict) else ()
@@ -94,12 +94,12 @@ def own_places(home: Path) -> tuple[Mount, ...]:
     for place in places:
         if place.is_symlink():  # from an earlier version, which let an agent make one
             place.unlink()
-        private_dir(place).chmod(0o700)  # an agent may take llmc's right to look into it
+        private_dir(place).chmod(0o700)  # an agent may have removed llmc's permission to read it
     return tuple(Mount(str(place), True, str(place)) for place in places)
 
 
 def endpoints(config_dir: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Where its model is, by its variables."""
+    """The hosts of its model, from its variables."""
     found = _variables(config_dir, environment)
     urls = [str(value) for name, value in found.items() if value and re.fullmatch(ENDPOINT, name)]
     return tuple(filter(None, map(_host_of, urls))) or ENDPOINTS
@@ -132,10 +132,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def carry(conversation: Path, projects: Path) -> None:
-    """Copy a transcript, with those of its subagents beside it. What an agent may have made besides stays: links, pipes,
-    and more than fits. A link is neither followed nor copied, or the next client would write through it.
+    """Copy a transcript, with those of its subagents in the directory beside it.
 
-    With another name, such as `memory`, the directory beside it would replace what the user's own client reads.
+    Other things that an agent may have made there stay behind: links, pipes, and more than fits. The next client would
+    write through a link. Only conversations are copied: the directory beside a file named `memory`, for example, would
+    replace what the user's own client reads.
     """
     if not _CONVERSATION.fullmatch(conversation.name) or os.path.realpath(conversation) != str(conversation):
         return
@@ -155,7 +156,7 @@ def carry(conversation: Path, projects: Path) -> None:
 
 
 def _copied(name: str, source: int, folder: Path, target: str, left: int) -> int:
-    """Copy a file from an open directory to `target` in the folder, if it is a plain one that fits; returns its size."""
+    """Copy a regular file that fits from an open directory to `target` in the folder; returns its size, else 0."""
     from llmc.base import trees  # most launches copy none
 
     entry = os.lstat(name, dir_fd=source)
@@ -173,7 +174,7 @@ def _copied(name: str, source: int, folder: Path, target: str, left: int) -> int
 
 
 def _remove_links(folder: Path) -> None:
-    """What an agent made in its own home: a copy would be written through them."""
+    """Remove the links that an agent made in its own home: a copy would be written through them."""
     if folder.is_symlink():
         folder.unlink()
     with contextlib.suppress(FileNotFoundError):

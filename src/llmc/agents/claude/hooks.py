@@ -1,4 +1,4 @@
-"""What a hook of Claude Code means, in the words of agents/agent_events.py: the only reader of its payloads. Pure."""
+"""Turn a hook of Claude Code into an event (agents/agent_events.py). Nothing else reads its payload. Pure."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from llmc.base.text import pattern
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Asked, Cause
 
-#: the hook that tells of each event
+#: the hook of each event
 NAMES = {
     What.SESSION_STARTED: "SessionStart",
     What.PROMPT_ARRIVED: "UserPromptSubmit",
@@ -23,7 +23,7 @@ NAMES = {
 }
 _MEANINGS = {name: what for what, name in NAMES.items()}
 
-#: of a failed turn, by the client's label
+#: the cause of a failed turn, by the client's label
 _CAUSES = {
     "rate_limit": Cause.LIMIT,
     "server_error": Cause.API,
@@ -53,7 +53,7 @@ _KEPT = pattern(
 
 
 def event_of(hook: HookEvent) -> AgentEvent:
-    """Never fails: a field that is missing or malformed is empty."""
+    """The event of a hook. Never fails: a field that is missing or malformed is empty."""
     what = _MEANINGS.get(hook.name, What.OTHER)
     if what is What.TASK_ANNOUNCED and hook.text("tool_name") != TOOL_HOOKS[hook.name]:
         what = What.OTHER
@@ -111,7 +111,7 @@ def asked(hook: HookEvent) -> Asked:
 
 
 def _one_question(given: Any) -> tuple[str, tuple[str, ...]] | None:
-    """Text and labels, where there is one question with one answer. Options with a preview make another dialog."""
+    """Text and labels, if there is one question with one answer. Options with a preview open a different dialog."""
     rows = given.get("questions") if isinstance(given, dict) else None
     if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], dict):
         return None
@@ -133,7 +133,7 @@ def _all_questions(given: Any) -> str:
 
 
 def _wants(given: Any) -> str:
-    """What a tool would do: its command, its file, or all it was given."""
+    """What a tool would do: its command, its file, or its whole input."""
     if not isinstance(given, dict):
         return "permission"
     for key in ("command", "file_path", "url", "plan"):

@@ -1,4 +1,4 @@
-"""Rows of a file of JSON lines that an agent can write: with a budget, one row in memory at a time."""
+"""Read JSON lines that an agent may have written: within a budget, one row in memory at a time."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -9,13 +9,13 @@ Row = dict[str, Any]
 
 #: how much is read at once: more than clients write in months
 MOST_BYTES = 256 << 20
-#: how many rows are parsed at once; one may have a few bytes only
+#: how many rows are parsed at once; a row may have only a few bytes
 MOST_ROWS = 100_000
 _CHUNK = 1 << 20
 
 
 class Budget:
-    """What may be read at once, of one file or of several."""
+    """How much may be read at once, from one file or several."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_rows: int = MOST_ROWS) -> None:
         self.bytes = most_bytes
@@ -35,7 +35,7 @@ class Rows:
         self._first, *self._others = needles
         self._budget = budget
         self.end = offset
-        #: the budget ended before the file
+        #: the budget ran out before the end of the file
         self.is_cut = False
 
     def __iter__(self) -> Iterator[Row]:
@@ -58,7 +58,7 @@ class Rows:
                 yield from self._holding(data, begin, complete)
                 is_too_long = False
             rest = data[complete:]
-            if is_too_long or len(rest) > given.MOST_LINE:  # no row of a client; not read again
+            if is_too_long or len(rest) > given.MOST_LINE:  # no client writes such a row; not read again
                 self.end += 0 if self.is_cut else len(rest)
                 rest, is_too_long = b"", True
 
@@ -69,7 +69,7 @@ class Rows:
         return chunk
 
     def _holding(self, data: bytes, begin: int, complete: int) -> Iterator[bytes]:
-        """The lines with all needles. Found by the first one, so that other lines cost next to nothing."""
+        """The lines with all needles. Searches for the first one, so that other lines cost next to nothing."""
         at = begin
         while (hit := data.find(self._first, at, complete)) >= 0:
             line = data.rfind(b"\n", at, hit) + 1 or at

@@ -1,6 +1,6 @@
 """The names that Claude Code uses: hooks, environment variables, and files.
 
-Imports nothing of llmc: the scripted agent uses the same names and has to start fast.
+Imports nothing from llmc: the scripted agent uses the same names and has to start fast.
 """
 
 import re
@@ -19,7 +19,7 @@ HOOKS = (
     "TaskCreated",
 )
 
-#: a hook for one tool, to know of a task before its file exists: the name of the tool
+#: hooks for a single tool, by event: llmc learns of a task before its file exists
 TOOL_HOOKS = {"PreToolUse": "TaskCreate"}
 
 #: the tool that asks the user a question, and all tools that wait for the user
@@ -46,7 +46,7 @@ ENCLOSING_MARKS = (
     "TMUX_PANE",
 )
 
-#: the user's variables that it reads, with the login; as in `sandbox.env`
+#: the user's variables that the client reads, including the login; in the syntax of `sandbox.env`
 OWN_VARIABLES = (
     *(
         "ANTHROPIC_*",

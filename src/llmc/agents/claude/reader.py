@@ -16,7 +16,7 @@ from llmc.records.hook_events import HookEvent
 
 #: `waitingFor` of a question; older clients call every dialog a permission prompt
 _FOR_AN_ANSWER = ("input needed", "permission prompt")
-#: `waitingFor` of a dialog that a person opened
+#: `waitingFor` of a dialog that the user opened
 _OF_A_PERSON = ("", DIALOG_OPEN)
 
 
@@ -73,7 +73,7 @@ _FIXES = (
     ),
     (pattern(r"^Failed to connect to \S"), "Check your network connection and proxy settings"),
 )
-#: a line that says what failed; the first pattern that fits a line wins
+#: a line that says what failed; the first pattern that matches a line wins
 _ERRORS = (
     pattern(r"^\W*(?:\w*Error|error|fatal|panic|E[A-Z]{3,})\b\W*:"),
     pattern(
@@ -85,7 +85,7 @@ _MOST = 300
 
 
 def reason_of(lines: Sequence[str]) -> str:
-    """The error among these lines, with its fix; else the last line, "" where there is none."""
+    """The error among these lines, with the fix if known; else the last line, or "" if there is none."""
     said = [line.strip() for line in lines if line.strip()]
     for known, fix in _FIXES:
         for line in said:

@@ -3,14 +3,14 @@
 The cursor shows where keys go. A box is empty only if the cursor is at its start: in a history search the box looks the same,
 but the cursor is elsewhere, and in a box with blanks the cursor is after them.
 
-A capture with styles (`capture-pane -e`) says more than a plain one: a suggestion or hint of the client in an empty box is
-dim, and only that distinguishes it from a person's draft. In a plain capture a suggestion counts as a draft, because the
-opposite mistake would destroy a draft.
+A capture with styles (`capture-pane -e`) says more than a plain one: a suggestion or hint of the client in an empty
+box is dim, and only that distinguishes it from the user's draft. In a plain capture a suggestion counts as a draft,
+because the opposite mistake would destroy a draft.
 
-A key in the wrong dialog could grant a permission that the user did not give. So a question is recognised only if all of its dialog is
-there, in order: the text, every option with its number and label, the line for a free answer, and the client's help line at
-the bottom. If anything differs, nothing is typed. In the line for a free answer, the client's hint is told from a draft of the
-same words by the cursor, which is before the hint.
+A key in the wrong dialog could grant a permission that the user did not give. So a question is recognized only if its
+whole dialog is there, in order: the text, every option with its number and label, the line for a free answer, and the
+client's help line at the bottom. If anything differs, nothing is typed. In the line for a free answer, the cursor
+distinguishes the client's hint from a draft with the same words: it is before the hint.
 """
 
 from itertools import takewhile
@@ -55,7 +55,7 @@ def composer(screen: str, cursor: tuple[int, int] | None = None) -> Composer:
     at_start = cursor is None or cursor == (len(_PROMPT), top)
     if not text:
         return Composer(Box.DRAFT if others else Box.EMPTY if at_start else Box.BLANK)
-    # With NO_COLOR the hint is not dim; who writes the same words does not have the cursor before them.
+    # With NO_COLOR the hint is not dim. If the user typed the same words, the cursor is not before them.
     is_hint = text == _HINT and (not marks or cursor is not None)
     is_the_clients = is_hint or _is_suggestion(plain[start:end], marks[start:end])
     return Composer(Box.EMPTY) if is_the_clients and at_start else Composer(Box.DRAFT, text)
@@ -77,7 +77,7 @@ def is_placeholder(box: Composer) -> bool:
 
 
 def _is_suggestion(text: str, marks: list[frozenset[int]]) -> bool:
-    """Whether all of it is dim; its first character lies under the cursor, which is drawn inverse instead."""
+    """Whether the whole text is dim. Its first character is under the cursor, and may be inverse instead."""
     shown = [mark for char, mark in zip(text, marks, strict=False) if not char.isspace()]
     if len(shown) < 2:
         return False
@@ -157,7 +157,7 @@ def recognise(
 
 
 def _line(text: str) -> str:
-    """On one line, however the terminal wrapped it."""
+    """The text on one line, however the terminal wrapped it."""
     return " ".join(text.split())
 
 

@@ -1,8 +1,8 @@
 """Claude Code's own task list: a directory of files, read and written under the client's own locks.
 
 The client locks by making directories: `N.json.lock/` to change a task, `.lock.lock/` to make one. A lock older than
-ten seconds counts as left behind, and is taken over. That protocol alone lets two takers in, so llmc's own processes
-keep each other out with a file lock first.
+ten seconds counts as left behind, and is taken over. That protocol alone can let in two processes, so llmc's own
+processes take a file lock first.
 """
 
 import json
@@ -45,10 +45,10 @@ STALE_S = 10.0
 LOCK_WAIT_S = 15.0
 #: a file that cannot be read and is younger than this is being written
 SETTLE_S = 1.0
-#: of a task's file
+#: maximum size of a task's file
 MOST_BYTES = 8 << 20
 
-#: a command may have lines and tabs
+#: control characters; line feeds and tabs may be in a command
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SUFFIX = ".json"
 _OUR_LOCK = ".llmc.lock"
@@ -101,7 +101,7 @@ def parse(stem: str, raw: object) -> Task:
 
 
 def _check_label(label: object) -> None:
-    """It names a table of the context file; a bad one would be treated as no label."""
+    """A label names a table of the context file; an invalid one would count as no label."""
     if label is not None and not isinstance(label, str):
         raise BadTask("`metadata.label` is not a string")
     if label and not is_label(label):
@@ -148,7 +148,7 @@ class _Seen(Struct):
 
 
 def file_name(task_id: str) -> str:
-    """The file of a task in its list. The only way from an id to a path, since ids come from files, hooks and people."""
+    """The file of a task in its list. The only way from an id to a path, since ids come from files, hooks and users."""
     if not is_id(task_id):
         raise NotFound(f"no task {task_id[:80]!r}", hint="Run `llmc tasks list` to see all tasks.")
     return f"{task_id}{_SUFFIX}"
@@ -176,7 +176,7 @@ class TaskFiles:
         return self if name == self.list_name else TaskFiles(self.directory.parent / list_name(name))
 
     def changes(self, changed: Collection[str] | None = None) -> Changes:
-        """What changed since the last look. `changed`: the only files that can have; None: any."""
+        """What changed since the last look. `changed`: the only files that can have changed; None: any."""
         names = self._look(None if not self._seen else changed)
         found = Changes(unsettled={name for name in names if not self._read_changed(name)})
         for name in self._untold:
@@ -222,7 +222,7 @@ class TaskFiles:
             return self._store(task_id, edited(raw, before, after))
 
     def remove(self, task_id: str, may: Callable[[Task], bool]) -> bool:
-        """Remove a task from the list, under its locks, if it is still allowed; whether it is gone."""
+        """Remove a task under its locks, if `may` still allows it. Returns whether the task is gone."""
         try:
             with self._ours(), self._clients(f"{file_name(task_id)}.lock", f"task {task_id}"):
                 if not may(self._parse(task_id, self._load(task_id))):
@@ -230,11 +230,11 @@ class TaskFiles:
                 self._remember_number(task_id)
                 (self.directory / file_name(task_id)).unlink()
         except NotFound:
-            pass  # another process did
+            pass  # another process removed it
         return True
 
     def create(self, new: Task, above: int = 0) -> Task:
-        """Add the task with the next free number, above `above`, the highest the caller knows."""
+        """Add the task with the next free number above `above`, the highest that the caller knows."""
         private_dir(self.directory)
         with self._ours(), self._clients(".lock.lock", "the task list"):
             task_id = str(1 + max(self._highest(), *self._numbers(), above))
@@ -256,7 +256,7 @@ class TaskFiles:
                 yield int(stem)
 
     def _highest(self) -> int:
-        """The last number ever given: the client keeps it when it removes files."""
+        """The highest number ever assigned, which the client stores when it removes files."""
         try:
             found = read_given(self.directory / ".highwatermark", 1 << 10).decode().strip()
         except (OSError, ValueError):
@@ -264,7 +264,7 @@ class TaskFiles:
         return int(found) if is_number(found) else 0
 
     def _remember_number(self, task_id: str) -> None:
-        """As the client does before it removes a file, so that no new task gets an old number."""
+        """Store the number before its file is removed, as the client does: no new task gets an old number."""
         if is_number(task_id) and int(task_id) > self._highest():
             write_atomic(self.directory / ".highwatermark", task_id.encode())
 
@@ -277,7 +277,7 @@ class TaskFiles:
             raise explain(error, f"cannot read the task list {self.directory}") from error
 
     def _look(self, changed: Collection[str] | None) -> Collection[str]:
-        """The files to look at; those that are gone are forgotten."""
+        """The files to look at. Forgets those that are gone."""
         if changed is not None:
             return [name for name in changed if _is_listed(name)]
         names = self._names()
@@ -296,7 +296,7 @@ class TaskFiles:
         self._untold.add(name)
 
     def _read_changed(self, name: str) -> bool:
-        """Whether the file has settled; one that is being written keeps its last known content."""
+        """Read a file if it changed. Returns whether it has settled; until then its last known content stays."""
         path = self.directory / name
         try:
             status = os.lstat(path)
@@ -346,7 +346,7 @@ class TaskFiles:
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
-        """One llmc process at a time, in any root."""
+        """Lock out all other llmc processes, in any root."""
         try:
             fd = os.open(self.directory / _OUR_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
@@ -361,7 +361,7 @@ class TaskFiles:
 
     @contextmanager
     def _clients(self, lock: str, what: str) -> Iterator[None]:
-        """The client's own lock."""
+        """Hold one of the client's own locks."""
         path = self.directory / lock
         try:
             _wait(lambda: _make(path), f"{what} has been locked by Claude Code")

@@ -1,4 +1,4 @@
-"""Transcripts of Claude Code: prompts and replies, text for people, and the tokens used."""
+"""Transcripts of Claude Code: prompts and replies, readable text, and the tokens used."""
 
 import contextlib
 import json
@@ -25,17 +25,17 @@ from llmc.records.worker import Tokens
 
 #: how much of the end of a transcript is read; a single row can be longer
 TAIL_BYTES = 256 * 1024
-#: how much of new text is made at once; what is left comes next
+#: how much of a file one passage covers; the next one has the rest
 PASSAGE_BYTES = 32 << 20
 #: in every row that is part of a conversation
 _TYPED = b'"type"'
-#: more than a conversation has: files of subagents, models, and messages whose rows may still come
+#: more than any conversation has: subagent files, models, and messages whose rows may still come
 MOST_SUBAGENTS = 10_000
 MOST_MODELS = 20
 MOST_MESSAGES = 100_000
 #: longer names are cut
 MOST_NAME = 200
-#: the model of what is used with too many models
+#: counts the tokens of all models beyond MOST_MODELS
 OTHER_MODEL = "unknown"
 _OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
 _AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
@@ -71,7 +71,7 @@ class ClaudeTranscript:
         return ClaudeTranscript(self.path.with_name(transcript_name(session)))
 
     def prompts(self, holding: str, since: int = 0) -> tuple[list[Prompt], int]:
-        """From the beginning it may be asked at each look for a delivery: only what is new is read then."""
+        """Without `since`, reads only what is new since the last call: every check of a delivery asks again."""
         make = partial(Prompts, holding, row_text)
         if since:
             later = make()
@@ -146,7 +146,7 @@ class ClaudeTranscript:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """An agent may put something else in its place: a pipe would block, and a link lead to a conversation of the user.
+    """Open a transcript. An agent may have replaced it with a pipe, which blocks, or a link to the user's own.
 
     Below the home of a contained agent, no part of the path may be a link. A subagent's transcript is two levels deeper.
     """
@@ -177,13 +177,13 @@ def row_text(row: dict[str, Any]) -> str:
 
 
 def is_synthetic(row: dict[str, Any]) -> bool:
-    """A reply that the client itself wrote, such as for an API error."""
+    """Whether the client itself wrote this reply, such as for an API error."""
     message = row.get("message")
     return isinstance(message, dict) and message.get("model") == "<synthetic>"
 
 
 def is_reply(row: dict[str, Any]) -> bool:
-    """A reply of the agent."""
+    """Whether this row is a reply of the agent."""
     return row.get("type") == "assistant" and not is_synthetic(row)
 
 
@@ -203,7 +203,7 @@ def readable(row: Row, speaker: str = "agent") -> str:
 
 
 def ends_a_turn(row: Row, before: bool) -> bool:
-    """Whether a turn is over after this row: the client writes a row for that after the last reply."""
+    """Whether the turn is over after this row: the client marks the end with a row after the last reply."""
     if row.get("type") == "system" and row.get("subtype") in _AFTER_A_TURN:
         return True
     return before and row.get("type") not in ("user", "assistant")
@@ -256,7 +256,7 @@ def _plain(value: Any) -> str:
 
 
 class Meter:
-    """Adds up what one conversation used, its subagents included.
+    """Adds up the tokens of one conversation, its subagents included.
 
     The client writes a row for each content block of a message and repeats the message's usage in every one of
     them, so a message counts once, by its id; the last row of a message has its final numbers.
@@ -266,14 +266,14 @@ class Meter:
         self._transcript = transcript
         #: of each file: its inode, and how far it was read
         self._read_to: dict[Path, tuple[int, int]] = {}
-        #: the newest
+        #: usage by message id; only the newest are kept
         self._messages: dict[str, Tokens] = {}
         self._totals: dict[str, Tokens] = {}
 
     def read(self) -> dict[str, Tokens]:
-        """Tokens by model so far; reads only what was written since the last call, and what is too much in later calls.
+        """Tokens by model so far. Reads what was written since the last call; what is too much is left to later calls.
 
-        What was counted stays counted when a file is gone or was replaced.
+        Tokens stay counted when a file is removed or replaced.
         """
         budget, files = Budget(), (self._transcript, *self._transcript.subagents())
         here = {file.path: self._read_file(file.path, budget) for file in files}
@@ -281,7 +281,7 @@ class Meter:
         return dict(self._totals)
 
     def _read_file(self, path: Path, budget: Budget) -> tuple[int, int] | None:
-        """The file, and how far it was read; None if it is gone."""
+        """The file's inode, and how far it was read; None if it is gone."""
         try:
             found = os.lstat(path)
         except OSError:
@@ -338,7 +338,7 @@ def _content(row: Row) -> Any:
 
 
 def _joined(content: Any) -> str:
-    """The text of a message, in all its parts."""
+    """The text of all parts of a message."""
     if isinstance(content, list):
         content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return given.text(content)

@@ -81,5 +81,5 @@ class ClaudeTrust:
             return None
 
     def _write(self, data: dict[str, Any]) -> None:
-        """Through symlinks, which people use for such files. Escaped: half a surrogate pair cannot be written as UTF-8."""
+        """Write through symlinks, common for such files. Escaped: half a surrogate pair cannot be written as UTF-8."""
         write_atomic(Path(os.path.realpath(self.file)), json.dumps(data, indent=2).encode())

@@ -19,7 +19,7 @@ PIPE_BYTES = 65536
 
 
 def child_env(session: Session) -> dict[str, str]:
-    """What the client adds for everything it starts."""
+    """The environment of everything that the client starts."""
     return {
         **os.environ,
         "CLAUDECODE": "1",
@@ -110,12 +110,12 @@ def end_soon(child: subprocess.Popen[bytes]) -> None:
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """End the whole group now."""
+    """Kill the whole group now."""
     signal_group(child, signal.SIGKILL)
 
 
 class Background:
-    """One such shell; `on_end` is called from its own thread when it is over."""
+    """A shell in the background; `on_end` is called from its own thread when the shell exits."""
 
     def __init__(
         self, session: Session, command: str, tool_use_id: str, on_end: "Callable[[Background], None]"
@@ -175,7 +175,7 @@ _TOOL_EVENTS = {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatc
 
 
 class Hook(NamedTuple):
-    """One command of the settings."""
+    """A hook command from the settings."""
 
     command: str
     timeout_s: float | None
@@ -218,7 +218,7 @@ def _hook(raw: dict[str, Any], matcher: str) -> Hook:
 
 
 class Hooks:
-    """Runs what is registered for an event and waits for it, as long as its timeout says."""
+    """Runs the hooks of an event, and waits for each up to its timeout."""
 
     def __init__(self, options: Options, session: Session, complain: Callable[[str], None]) -> None:
         self._registered = load_hooks(options.settings)
@@ -279,7 +279,7 @@ class Hooks:
 
 
 def _wants(hook: Hook, event: str, fields: dict[str, Any]) -> bool:
-    """The matcher of a tool's hook is a pattern for the tool's name."""
+    """Whether a hook runs for this event. For tools, its matcher is a pattern for the tool's name."""
     if event not in _TOOL_EVENTS or hook.matcher in ("", "*"):
         return True
     return re.fullmatch(hook.matcher, fields.get("tool_name", "")) is not None

@@ -22,7 +22,7 @@ class Scripted:
 
     name = "scripted"
     ships_with_llmc = True
-    #: it says that it is that version
+    #: it reports a version of Claude Code
     minimum = ClaudeCode.minimum
     variables = ()
 
@@ -60,7 +60,7 @@ class Scripted:
         return self.config_dir(environment) / PROJECTS
 
     def home(self, environment: Mapping[str, str], place: Path, trusted: Sequence[Path]) -> Home:
-        """As the client's, with nothing of the user's."""
+        """Like the home of the client, but with nothing of the user's."""
         names = {CONFIG_DIR: str(place), _OWN_DIR: str(place)}
         return Home(names, own_places(place))
 

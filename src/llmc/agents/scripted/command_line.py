@@ -1,4 +1,4 @@
-"""The client's command line.
+"""The command line of the scripted agent, with the client's flags.
 
 Written by hand: argparse alone costs 15 ms of the start.
 """

@@ -1,4 +1,4 @@
-"""What both threads share, and which work runs: start-up, turns, /clear, and the queue behind them.
+"""The state that both threads share, and the jobs that run: start-up, turns, /clear, and the queue behind them.
 
 The methods of `Jobs` are called in the event loop; the work itself runs in the worker thread.
 """
@@ -24,7 +24,7 @@ BUG_EXIT_CODE = 70
 
 
 class Item:
-    """Something a person (or a finished background shell) sent: a prompt, a `!command` or a slash command."""
+    """Something the user (or a finished background shell) sent: a prompt, a `!command` or a slash command."""
 
     def __init__(self, kind: str, text: str, pieces: list[Piece] | None = None) -> None:
         self.kind = kind  # "prompt", "bash", "notification" or a slash command's name
@@ -61,7 +61,7 @@ class Conversation:
         self.post(lambda: self.new_lines.extend(lines))
 
     def background_ended(self, shell: Background) -> None:
-        """Its notice starts a turn of its own when no other runs."""
+        """Add its notification, which starts a turn of its own when no other runs."""
         item = Item("notification", shell.notification())
         self.post(lambda: self.notifications.append(item))
 
@@ -69,7 +69,7 @@ class Conversation:
         self.post(lambda: setattr(self, "dialog", dialog))
 
     def rest(self) -> None:
-        """The status between turns."""
+        """Set the status between turns."""
         self.status.set("shell" if self.running_background() else "idle")
 
     def running_background(self) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class Jobs:
             self._begin([self._conversation.notifications.pop(0)])
 
     def open_panel(self, title: str) -> None:
-        """Running work delays it: the agent reports idle a moment before its work has ended."""
+        """Open a panel when no work runs: the agent reports idle a moment before its work has ended."""
         self._panel = title
 
     def _show_panel(self) -> None:
@@ -177,7 +177,7 @@ class Jobs:
         self._conversation.hooks.fire_aside("Notification", **fields)
 
     def abandon(self, reason: str) -> None:
-        """The client ends: its children with it, then the hook, then the status file."""
+        """Shut down: end the children, then fire the hook, then remove the status file."""
         self._conversation.transcript.close()
         if self.turn:
             self.turn.end()

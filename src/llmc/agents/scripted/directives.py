@@ -1,6 +1,6 @@
 """The directives in a prompt that tell the scripted agent what to do.
 
-The scripted agent executes it itself; the tests' loopback server turns the same steps into tool calls of the
+The scripted agent executes them itself; the tests' loopback server turns the same steps into tool calls of the
 real client. Pure.
 """
 
@@ -25,7 +25,7 @@ class Step(Struct, frozen=True):
 
 
 def kind(prompt: str) -> str:
-    """The kind of a prompt (`task`, `message`, `reject`, `conflict`, `review`), from the id's first word."""
+    """The kind of a prompt, such as `task` or `reject`: the first word of its id, or `message` without one."""
     match = _HEADER.search(prompt)
     return match["kind"] if match else "message"
 
@@ -33,8 +33,8 @@ def kind(prompt: str) -> str:
 def steps(prompt: str, earlier: list[str] | None = None) -> list[Step]:
     """What the agent has to do for this prompt; `earlier` are the prompts of this conversation before it.
 
-    Conflict and review prompts quote the original task, so in them only the `@on-...` line of their kind
-    counts; if the prompt has none, the latest earlier prompt that has one is remembered.
+    Conflict and review prompts quote the original task, so only the `@on-...` lines of their kind count; if there are
+    none, those of the latest earlier prompt that has some. A rejection also runs its plain directives.
     """
     prompt_kind = kind(prompt)
     wanted = f"on-{prompt_kind}"
@@ -51,12 +51,12 @@ def steps(prompt: str, earlier: list[str] | None = None) -> list[Step]:
 
 
 def task_input(arg: str) -> dict[str, Any]:
-    """What TaskCreate is called with: a subject, or the whole input as JSON."""
+    """The input of TaskCreate, from a subject or from the whole input as JSON."""
     given = json.loads(arg) if arg.startswith("{") else {"subject": arg}
     return {"description": f"scripted task: {given['subject']}", **given}
 
 
 def update_input(arg: str) -> dict[str, Any]:
-    """What TaskUpdate is called with: a note, or the whole metadata as JSON."""
+    """The input of TaskUpdate, from a task id and a note or the whole metadata as JSON."""
     task, _, note = arg.partition(" ")
     return {"taskId": task, "metadata": json.loads(note) if note.startswith("{") else {"note": note}}

@@ -1,3 +1,3 @@
-"""The scripted agent writes the status file of Claude Code on purpose."""
+"""The status file of the scripted agent, which has the format of Claude Code's on purpose."""
 
 from llmc.agents.claude.glance import glance as glance

@@ -1,4 +1,4 @@
-"""What a person types: bytes become keys, keys a draft or the answer to a dialog, and a draft a prompt or a command."""
+"""What the user types: bytes become keys, keys become a draft or an answer, a draft becomes a prompt or a command."""
 
 import re
 from queue import SimpleQueue
@@ -23,7 +23,7 @@ _CONTROL = {
 
 
 class Decoder:
-    """Cuts the byte stream into presses; what is not complete yet waits for the next read."""
+    """Splits the byte stream into presses; an incomplete one waits for the next read."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -32,7 +32,7 @@ class Decoder:
 
     @property
     def has_pending_escape(self) -> bool:
-        """True while a lone ESC may be the Esc key or the start of a sequence: ask `flush` a little later."""
+        """Whether an ESC may be the Esc key or the start of a sequence: call `flush` a little later."""
         return not self._pasting and self._buffer[:1] == b"\x1b"
 
     def feed(self, data: bytes) -> list[Press]:
@@ -47,7 +47,7 @@ class Decoder:
         return presses
 
     def flush(self) -> list[Press]:
-        """Nothing followed the ESC: it was the key. What came after it is read again."""
+        """No sequence followed the ESC in time: it was the Esc key. What came after it is read again."""
         if not self.has_pending_escape:
             return []
         del self._buffer[:1]
@@ -102,7 +102,7 @@ class Decoder:
         return ("newline" if newline else ""), ""
 
     def _sequence(self) -> Press | None:
-        """A cursor or function key: known to exist, and ignored."""
+        """A cursor or function key, which is ignored."""
         for at in range(2, len(self._buffer)):
             if 0x40 <= self._buffer[at] <= 0x7E:
                 self._drop(at + 1)
@@ -140,7 +140,7 @@ def cleaned(text: str) -> str:
 
 
 class Piece:
-    """A stretch of the draft; with a label it is a paste that the box shows by its label only."""
+    """A part of the draft. One with a label is a paste, and the box shows only its label."""
 
     def __init__(self, text: str, label: str = "") -> None:
         self.text = text
@@ -167,7 +167,7 @@ class Composer:
 
     @property
     def text(self) -> str:
-        """What Enter would send: trailing blanks go, unless they are a placeholder's own."""
+        """What Enter would send: without trailing blanks, unless they belong to a placeholder."""
         text = "".join(piece.text for piece in self.pieces)
         return text if self.pieces and self.pieces[-1].label else text.rstrip()
 
@@ -200,7 +200,7 @@ class Composer:
             self.pieces.pop()
 
     def kill_line(self) -> None:
-        """C-u: a placeholder goes whole, text back to the start of its last line."""
+        """C-u: delete a whole placeholder, or text back to the start of its last line."""
         if not self.pieces:
             return
         last = self.pieces[-1]
@@ -212,7 +212,7 @@ class Composer:
             self.pieces.pop()
 
     def continue_line(self) -> bool:
-        """A backslash at the end of typed text turns Enter into a newline and is eaten."""
+        """Turn a backslash at the end of typed text into a newline; returns whether there was one."""
         if not self.pieces or self.pieces[-1].label or not self.pieces[-1].text.endswith("\\"):
             return False
         self.pieces[-1].text = self.pieces[-1].text[:-1] + "\n"
@@ -239,7 +239,7 @@ OPTIONS = [{"label": "Yes", "description": "go ahead"}, {"label": "No", "descrip
 
 
 class Dialog:
-    """What is open; the worker waits on `reply` for the answer (None: cancelled)."""
+    """An open dialog; the worker thread waits on `reply` for the answer (None: cancelled)."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -250,12 +250,12 @@ class Dialog:
         return ["─" * columns, f"  {self.title}", "", "  Esc to cancel"]
 
     def typed(self, text: str) -> str | None:
-        """A key press; the answer if it decided."""
+        """Take typed text; returns the answer if that decides it."""
         self.box.insert(text)
         return None
 
     def entered(self) -> str | None:
-        """Enter; the answer if it decided."""
+        """Take Enter; returns the answer if that decides it."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The agent as a program: keys in, turns out. All of it runs in the thread of the event loop.
+"""The scripted agent as a program: keys in, turns out. Runs in the thread of the event loop.
 
 Nothing here wakes up by itself: an idle agent costs nothing.
 """
@@ -248,7 +248,7 @@ class App:
         self._arm(key)
 
     def _press_in_search(self, words: str, key: str, text: str) -> None:
-        """The search of earlier prompts: keys and pastes go into its pattern."""
+        """A key in the search of earlier prompts: text and pastes go into its pattern."""
         if key in ("text", "paste"):
             self._search = words + text.replace("\n", " ")
         elif key == "backspace":

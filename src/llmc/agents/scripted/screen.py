@@ -1,4 +1,4 @@
-"""The terminal, and what is on it: the conversation scrolls by, the composer stays at the bottom.
+"""The scripted agent's screen: the conversation scrolls by, the composer stays at the bottom.
 
 The normal screen is used, so tmux keeps the conversation in its history. Only the event loop draws.
 """

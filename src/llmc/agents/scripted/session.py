@@ -1,4 +1,4 @@
-"""Which conversation this is, and its files: the status file, and the transcript in the client's rows."""
+"""The scripted agent's conversation and its files: the status file, and the transcript in the client's format."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Session:
         self.id, self.transcript_path = self._identify(options)
 
     def renew(self) -> None:
-        """A new conversation, as after /clear."""
+        """Start a new conversation, as /clear does."""
         self.id = new_uuid()
         self.prompt_id = ""
         self.transcript_path = self._path(self.id)
@@ -62,7 +62,7 @@ class Session:
         return session_id, self._path(session_id)
 
     def _existing(self, session_id: str) -> str:
-        """The transcript to go on with; it may be another worktree's."""
+        """The transcript to resume, which may be another worktree's."""
         projects = os.path.dirname(self.project_dir)
         slugs = [os.path.basename(self.project_dir), *_listing(projects)]
         for slug in slugs:
@@ -104,7 +104,7 @@ class StatusFile:
         self.status = ""
 
     def create(self) -> None:
-        """The client's file is there before it has a status."""
+        """Create the file without a status, as the client does."""
         if self._enabled:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             self._write()
@@ -161,7 +161,7 @@ def timestamp() -> str:
 
 
 class Transcript:
-    """Appends rows; the file is made by the first one. Both threads write."""
+    """Appends rows; the first one creates the file. Both threads write."""
 
     def __init__(self, session: Session, mode: str, enabled: bool) -> None:
         self._session = session
@@ -180,12 +180,12 @@ class Transcript:
         self._rows = 0
 
     def close(self) -> None:
-        """The client ends: what its turn still does is not part of the conversation."""
+        """Write no more rows: what a turn still does while the client exits is not part of the conversation."""
         with self._lock:
             self._enabled = False
 
     def load(self) -> list[str]:
-        """Go on after the last row of a resumed session; returns the prompts it holds."""
+        """Continue after the last row of a resumed session; returns its prompts."""
         prompts: list[str] = []
         with open(self._session.transcript_path, "rb") as file:
             for line in file:
@@ -269,7 +269,7 @@ class Transcript:
         self._write(row | fields)
 
     def message(self, model: str, stop_reason: str, output: str) -> "Message":
-        """A new reply; its size in tokens is guessed from the texts."""
+        """A new reply; its size in tokens is estimated from the text."""
         return Message(
             model, stop_reason, self._context_chars // CHARS_PER_TOKEN, len(output) // CHARS_PER_TOKEN + 5
         )
@@ -336,7 +336,7 @@ class Message:
 
 
 def git_branch(cwd: str) -> str:
-    """The branch checked out in `cwd`, read from git's files: no process for every row."""
+    """The branch checked out in `cwd`, read from git's files without a process."""
     directory = cwd
     while not os.path.exists(os.path.join(directory, ".git")):
         parent = os.path.dirname(directory)

@@ -1,4 +1,4 @@
-"""The tools a turn can use: Bash (also in the background), AskUserQuestion, TaskCreate and TaskUpdate. Runs in the worker thread."""
+"""A turn's tools: Bash (also in the background), AskUserQuestion, TaskCreate, TaskUpdate. Runs in the worker thread."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class ToolError(Exception):
 
 
 def has_task_tools(allowed_tools: list[str]) -> bool:
-    """2.1.325 turned the task tools off for current models, unless asked for."""
+    """Whether the task tools are on. 2.1.325 turned them off for current models, unless asked for."""
     return os.environ.get(layout.TASK_TOOLS) == "1" or "TaskCreate" in allowed_tools
 
 
@@ -63,7 +63,7 @@ def create_task(session: Session, given: dict[str, Any]) -> str:
 
 
 def update_task(session: Session, task_id: str, metadata: dict[str, Any]) -> None:
-    """Add to a task's metadata; null takes a key out."""
+    """Add to a task's metadata; null removes a key."""
     path = os.path.join(list_dir(session), task_id + ".json")
     with _locked(path + ".lock"):
         with open(path, encoding="utf-8") as file:
@@ -131,7 +131,7 @@ REJECTED = "The user doesn't want to proceed with this tool use. The tool use wa
 
 
 class Result(NamedTuple):
-    """What the model sees, and what the transcript keeps of it."""
+    """What the model sees, and the details for the transcript."""
 
     content: str
     details: Any
@@ -163,7 +163,7 @@ class Toolbox:
                 children.kill(self._child)
 
     def use(self, step: Step, message: Message) -> None:
-        """Call the tool, with the hooks and rows the client has around it."""
+        """Call the tool, with the hooks and transcript rows of the client around the call."""
         name, tool_input = NAMES[step.name], _input(step)
         call = {"tool_name": name, "tool_input": tool_input, "tool_use_id": f"toolu_{os.urandom(12).hex()}"}
         block = {"type": "tool_use", "id": call["tool_use_id"], "name": name, "input": tool_input}
@@ -191,7 +191,7 @@ class Toolbox:
             self._running = False
 
     def bang(self, text: str) -> None:
-        """A user's `!command`: not a prompt, but the model sees it."""
+        """Run a user's `!command`: not a prompt, but the model sees it."""
         command = text[1:].strip()
         self._conversation.transcript.user(f"<bash-input>{command}</bash-input>")
         code, output = self._shell(command)

@@ -1,4 +1,4 @@
-"""One turn: the messages that began it, the steps they ask for, and how it ends or fails. Runs in the worker thread."""
+"""One turn of the scripted agent: its messages, their steps, and how it ends. Runs in the worker thread."""
 
 import os
 import threading
@@ -53,7 +53,7 @@ def usage_limit(arg: str) -> None:
 
 
 def crash(arg: str) -> None:
-    """Gone at once: no hooks, the status file stays."""
+    """Exit at once, without hooks; the status file stays."""
     os._exit(int(_first(arg, "1")))
 
 
@@ -65,7 +65,7 @@ FOLLOW_UP_IDLE_S = 0.02
 
 
 class InterruptedTurnError(Exception):
-    """A person pressed Esc."""
+    """The user interrupted the turn, or the client exits."""
 
 
 class Turn:
@@ -86,12 +86,12 @@ class Turn:
 
     @property
     def restored(self) -> Item | None:
-        """The prompt that goes back into the box: interrupted before the agent said anything."""
+        """The prompt to put back into the box, if the turn was interrupted before the agent said anything."""
         alone = len(self._items) == 1 and self._items[0].kind == "prompt"
         return self._items[0] if alone and self.cancelled.is_set() and not self._had_output else None
 
     def end(self) -> None:
-        """The client exits, and ends the tool at once."""
+        """End the turn and its tool at once, because the client exits."""
         self.interrupt()
         self.toolbox.kill()
 
@@ -216,7 +216,7 @@ class Turn:
         self._absorb()
 
     def _absorb(self) -> None:
-        """Messages that came meanwhile join this turn after a tool call."""
+        """After a tool call, add the messages that arrived meanwhile to this turn."""
         for item in self.conversation.take_prompts():
             if item.receipt:
                 item.receipt.join()

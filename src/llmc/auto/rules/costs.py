@@ -23,7 +23,7 @@ MILLION = 1_000_000
 #: age at which a list counts as old
 OLD_DAYS = 120
 
-#: a version date or a context window variant, which does not make another model
+#: a version date or a context window variant of the same model
 _VARIANT = re.compile(r"(-20\d{6})?(\[[^\]]*\])?$")
 
 
@@ -58,7 +58,7 @@ class Prices(Struct, frozen=True, kw_only=True):
         return None if price.input is None or price.output is None else price
 
     def _listed(self, model: str) -> Price | None:
-        """By full name: a new model with a similar name may cost something else."""
+        """Not by prefix: a new model with a similar name may have another price."""
         return self.listed.prices.get(model) or self.listed.prices.get(_VARIANT.sub("", model))
 
 
@@ -111,7 +111,7 @@ class NoPrices(ValueError):
 def price_list(data: object, today: date) -> PriceList:
     """Parse the output of `llmc prices list --json`, or LiteLLM's list.
 
-    Invalid prices are left out: a model without a price stops a budget, a free model never does.
+    Skips invalid prices: a model without a price reaches any cost limit, a free model never does.
     """
     if not isinstance(data, dict):
         raise NoPrices("not a JSON object")
@@ -181,7 +181,7 @@ ACTION = "usage_recorded"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One event `usage_recorded`."""
+    """One `usage_recorded` event."""
 
     ts: float
     worker: str
@@ -199,7 +199,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_row(event: Mapping[str, Any]) -> Row | None:
-    """The row of an event; None for other or foreign events."""
+    """The row of an event; None if it is another event or invalid."""
     if event.get("action") != ACTION:
         return None
     try:
@@ -209,7 +209,7 @@ def usage_row(event: Mapping[str, Any]) -> Row | None:
 
 
 def priced(prices: Prices, spent: Spent) -> Spent:
-    """Its cost, at current prices if none were known at the time."""
+    """The same usage; tokens that had no price at the time cost what they do now."""
     costs = {model: cost_of(prices, model, tokens) for model, tokens in sorted(spent.unpriced.items())}
     return Spent(
         tokens=spent.tokens,
@@ -375,9 +375,9 @@ def measure(
 ) -> tuple[Metered, list[Delta]]:
     """What is counted after this check, and what to record.
 
-    `left` is the conversation counted so far, `here` the current one: the same, or a new one after /clear; `skipped` are
-    those that started and ended in between. A conversation belongs to the assignment it started with. The last tokens of
-    the one that was left are counted when the new one has its first tokens: by then it is complete.
+    `left` is the conversation counted so far, `here` the current one: the same, or a new one after /clear; `skipped`
+    are those that started and ended in between. A conversation belongs to the assignment it started with. `here`
+    replaces `left` once it has tokens: by then `left` is complete.
     """
     was = Reading(before.transcript, left, before.counted)
     deltas = _grown(was, before.task)
@@ -413,9 +413,9 @@ def _grown(reading: Reading, task: TaskKey | None) -> list[Delta]:
 
 
 def _counted(reading: Reading) -> dict[str, Tokens]:
-    """A model that is missing now keeps its count, because a deleted transcript proves nothing.
+    """What is counted after a reading. A missing model keeps its count: a deleted transcript proves nothing.
 
-    If it shrank (an older copy was restored), the rest is counted already, and growth counts from there.
+    If a total shrank (an older copy was restored), its tokens are counted already, and growth counts from there.
     """
     return {**reading.counted, **reading.totals}
 

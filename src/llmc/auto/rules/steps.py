@@ -20,7 +20,7 @@ from llmc.sessions.rules import decide
 
 #: why a goal's task is kept back: it has an open question
 BLOCKED = "blocked"
-#: reasons of a resting worker that asked nothing
+#: reasons of a worker that stopped without asking anything
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 #: prompts that a task needs to continue, by the first word of their id
 _NEEDED = ("task-", "commit-", "resume-", "verify-", f"{decide.KIND}-", *decide.ABOUT_A_REBASE)
@@ -41,7 +41,7 @@ class Do(StrEnum):
     COMPLETE_UNCHANGED = auto()
     #: the worker stopped without a commit; ask for one, once
     ASK_TO_COMMIT = auto()
-    #: send a prompt that the task needs at the next check; if the user is in the way, another worker does the task
+    #: at the next check, send a prompt that the task needs; if the user is in the way, another worker gets the task
     TELL = auto()
     #: check again whether the default branch passes its own validation
     CHECK_BASE = auto()
@@ -65,7 +65,7 @@ class GiveUp(Struct, frozen=True):
     cause: Cause
     reason: str
     counts: bool = True
-    #: why the task needs the user then, such as `parked`; empty: it does not
+    #: why the task then waits for the user, such as `parked`; empty: it does not
     hold: str = ""
 
 
@@ -102,7 +102,7 @@ class Situation(Struct, frozen=True):
     ending: bool = False
     #: a worker that a limit stopped may continue
     resuming: bool = True
-    #: according to the ledger, the worker has its task; or the task is completed
+    #: according to the ledger: the worker still has its task; the task is completed
     claimed: bool = True
     completed: bool = False
     #: time spent on its task, without pauses
@@ -119,7 +119,7 @@ _LEFT_IT = frozenset({Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN})
 
 
 def in_its_way(todo: Step) -> frozenset[Obstacle]:
-    """How the user blocks this step. A hold or an attached terminal blocks everything."""
+    """The obstacles that block this step. A hold or an attached terminal blocks every step."""
     match todo:
         case (
             Do.ASSIGN
@@ -141,8 +141,8 @@ def in_its_way(todo: Step) -> frozenset[Obstacle]:
 def releases_task(todo: Step, obstacle: Obstacle) -> bool:
     """Whether another worker takes the task if the user blocks this step.
 
-    Always if it was not started. If it was started, only if the agent cannot be told how to continue and no user is there;
-    finished work waits until it can land, and a worker on hold or attached keeps its task.
+    A task that was not started always moves. A started one moves only if the agent must be told how to continue and
+    the user is not there. Finished work waits to land; a worker on hold or with an attached terminal keeps its task.
     """
     if todo is Do.DELIVER:
         return True
@@ -154,7 +154,7 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.held or record.accept is not None:
         return Do.WAIT
     if record.assignment is not None and not situation.claimed:
-        # A crash left the worker as it was after its task was completed or released.
+        # Its task was completed or released without an update of the record, as after a crash.
         unchanged = record.status is Status.NO_CHANGES and situation.completed
         return Do.COMPLETE_UNCHANGED if unchanged else Do.CLEAN
     if record.status is Status.OFFLINE:
@@ -191,7 +191,7 @@ def _without_task(record: WorkerRecord, situation: Situation) -> Step:
         return _free(situation)
     if record.current_prompt or record.status is Status.NO_CHANGES or record.reason == decide.FOUND_COMMITS:
         return Do.CLEAN
-    return Do.WAIT  # the user talks with it
+    return Do.WAIT  # the user is talking to it
 
 
 def _free(situation: Situation) -> Step:
@@ -263,7 +263,7 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
 
 
 def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
-    """A prompt was not delivered, and not because of the user."""
+    """Give up after a prompt was not delivered for a reason other than the user."""
     if obstacle is Obstacle.DEAD:
         return GiveUp(Cause.CRASH, f"the agent exited before the prompt arrived: {why}")
     return GiveUp(Cause.AGENT, f"cannot deliver the prompt: {why}")
@@ -291,13 +291,13 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
 
 
 def waits_for_answer(record: WorkerRecord) -> bool:
-    """Whether it reported a blocker that its goal asks the user about. Not with an open dialog, which takes no message."""
+    """Whether it reported a blocker that its goal asks the user about. Not with an open dialog: it takes no message."""
     asked = record.status is Status.NEEDS_INPUT and record.reason == "blocked"
     return asked and record.assignment is not None and bool(record.assignment.dispatch)
 
 
 def is_free(record: WorkerRecord | None) -> bool:
-    """Whether it could take a task."""
+    """Whether the worker could take a task."""
     return (
         record is not None
         and record.status is Status.IDLE

@@ -10,7 +10,7 @@ from msgspec import Struct
 from llmc.records.state import AutoState
 from llmc.records.worker import Cause
 
-#: maximum waits, which double: for a limit, and for the API
+#: maximum waits for a limit and for the API; waits double
 LIMIT_CAP_S = 3600.0
 API_CAP_S = 1800.0
 #: a probing worker that has worked this long shows that the API is back
@@ -18,7 +18,7 @@ PROBE_S = 60.0
 
 DIRTY_CAP_S = 3600.0
 DIRTY_RETRIES = 10
-#: how often to look, during such a wait, whether the source is clean again; looking takes at most this part of the time
+#: how often to check whether a blocked source is clean again, and the largest share of the time to spend on that
 SOURCE_S = 2.0
 SOURCE_SHARE = 0.02
 
@@ -32,7 +32,7 @@ _RESET = re.compile(
 def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: float) -> dict[str, Any]:
     """The state of a fleet that is parked now; a limit's reset time takes precedence over the doubling wait.
 
-    All times are those of this machine's clock; how long a park lasts is by the fleet's clock.
+    All times are by this machine's clock; a reset time is found by the fleet's clock and converted.
     """
     cap = LIMIT_CAP_S if cause is Cause.LIMIT else API_CAP_S
     until = now + min(cap, first_s * 2.0 ** min(state.parks, 20))
@@ -65,12 +65,12 @@ NOT_PARKED: dict[str, Any] = {
 }
 
 
-#: two clocks that differ by less than this are the same
+#: clocks that differ by less than this count as equal
 SAME_CLOCK_S = 2.0
 
 
 def clock_compared(state: AutoState, ahead_s: float) -> dict[str, Any]:
-    """What changes when this machine's clock is `ahead_s` ahead of the fleet's: a clock that was set moves the end of no park."""
+    """The changes for a clock that is `ahead_s` ahead of the fleet's; setting a clock does not move the end of a park."""
     known, ahead_s = state.ahead_s, ahead_s if abs(ahead_s) >= SAME_CLOCK_S else 0.0
     if known is not None and abs(ahead_s - known) < SAME_CLOCK_S:
         return {}
@@ -95,17 +95,17 @@ def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
 
 
 def last_resumed(state: AutoState, worker: str) -> float:
-    """When the fleet last resumed; 0: it was never parked."""
+    """When the fleet last resumed or this worker began to probe; 0: it was never parked."""
     return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
 
 
 def may_probe(state: AutoState, now: float) -> bool:
-    """The wait is over, and no worker is probing yet."""
+    """Whether the wait is over and no worker is probing yet."""
     return is_parked(state) and now >= state.parked_until_unix and not state.probe
 
 
 def probe_succeeded(state: AutoState, probe_works: bool, now: float) -> bool:
-    """The probing worker has worked long enough, or finished its turn."""
+    """Whether the probing worker has worked long enough, or finished its turn."""
     return bool(state.probe) and (not probe_works or now - state.probe_unix >= PROBE_S)
 
 
@@ -147,18 +147,18 @@ class Dirty(Struct, frozen=True):
 
 
 def dirty(state: AutoState, first_s: float) -> Dirty:
-    """Ten waits, each twice as long as the one before, at most an hour."""
+    """The next of ten waits, each twice as long as the one before, at most an hour."""
     attempt = state.source_repo_dirty_retry_count + 1
     wait_s = min(DIRTY_CAP_S, first_s * 2.0 ** (attempt - 1))
     return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)
 
 
 def source_is_due(state: AutoState, now: float) -> bool:
-    """Whether to try the source again: it does not wait, its wait is over, or the clock was set back and the wait is unknown."""
+    """Whether to try the source again: no wait is set, it is over, or it is unknown since the clock was set back."""
     left_s = state.source_repo_dirty_retry_after_unix - now
     return not 0 < left_s <= state.source_repo_dirty_backoff_secs
 
 
 def source_pause_s(took_s: float) -> float:
-    """How long to wait after a look at the source that took this long: `git status` is slow in a large repository."""
+    """How long to wait after a check of the source that took `took_s`: `git status` is slow in a large repository."""
     return max(SOURCE_S, took_s / SOURCE_SHARE)

@@ -23,7 +23,7 @@ from llmc.repo.setup import configure_clone
 
 
 class Setting(Struct, frozen=True):
-    """A git setting that `init` made in the root's clone."""
+    """A git setting that `llmc init` writes in the root's clone."""
 
     key: str
     wanted: str | None
@@ -127,7 +127,7 @@ def _shared(_: Facts, seen: tuple[bool, ...]) -> Iterator[Finding]:
 
 
 def _undone(at: Sight) -> list[tuple[str, str]]:
-    """Key and text of items on the attention list, and of those not written there yet."""
+    """Key and text of each removed git setting: those on the attention list, and those not added to it yet."""
     root = str(at.project.root.path)
     with clone_guard.rows_unsaid(root) as rows:
         found = {clone_guard.key_of(root, row): f"{row.path}: {row.text}" for row in rows}

@@ -18,7 +18,7 @@ REBUILD = "run `llmc doctor --rebuild` to rebuild it from worktrees and sessions
 
 
 def _launcher(at: Sight) -> Iterator[str]:
-    """Its interpreter may be gone, with a virtual environment that was moved or removed."""
+    """Problems with the launcher: its interpreter is gone if the virtual environment was moved or removed."""
     path = at.project.root.bin / "llmc"
     try:
         words = shlex.split(path.read_text().splitlines()[-1])

@@ -26,7 +26,7 @@ def _record(worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def _fix_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
-    """All records in one transaction: state.json is written only if every record in it is valid."""
+    """Fix all records in one transaction: state.json is written only if every record in it is valid."""
     fixed = set()
     try:
         with project.store.transaction() as tx:
@@ -101,7 +101,7 @@ def _reset(project: Project, record: WorkerRecord) -> str:
 
 
 def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
-    """Not if a daemon runs: it finishes the accept."""
+    """Report nothing if a daemon runs: it finishes the accept."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
         stopped = "`llmc accept` was interrupted before it finished"
@@ -127,7 +127,7 @@ def _missing(worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def _make_worktree(project: Project, record: WorkerRecord) -> str:
-    """Stop the agent first: its directory is gone, and a new one of the same name is not where it runs."""
+    """Stop the agent first: it still runs in the deleted directory, not in the new one of the same name."""
     sessions.end(project, record.name, "worktree gone")
     provision.provision(project, record)
     return f"recreated from {record.branch}"
@@ -146,7 +146,7 @@ def _broken(worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def _link_worktree(project: Project, record: WorkerRecord) -> str:
-    """The directory and the agent in it stay; a worker without a task is reset."""
+    """Keep the directory and the agent in it; reset a worker without a task."""
     provision.provision(project, record)
     if record.status.is_free:
         return f"linked to the root's clone again; {_reset(project, record)}"

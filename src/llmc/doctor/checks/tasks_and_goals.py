@@ -46,7 +46,7 @@ def _unattended(facts: Facts, seen: tuple[Claim, ...]) -> Iterator[Finding]:
 
 
 def _free_task(project: Project, claim_id: str) -> str:
-    """As auto mode does at its start; a running daemon does it itself."""
+    """Release the task as auto mode does when it starts; a running daemon does it itself."""
     source = source_of(project)
     claim = next((claim for claim in source.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
@@ -83,7 +83,7 @@ def _free_unowned(project: Project, task_id: str) -> str:
 
 
 def _goals(at: Sight) -> list[tuple[str, str]]:
-    """What blocks goals, each with its fix."""
+    """Problems that block goals, each with its fix."""
     store = open_store(at.project)
     if not store.exists():
         return []

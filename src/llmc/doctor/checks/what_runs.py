@@ -24,11 +24,11 @@ from llmc.sessions import sessions
 READY_S = 120.0
 #: heartbeats come every 5 s
 HEARTBEAT_LATE_S = 60.0
-#: the launch spec of an agent that never started; an agent that starts reads and removes it
+#: an older launch spec is of an agent that never started; a starting agent reads and removes its spec
 STALE_SPEC_S = 60.0
 #: a process that started this much later than its registration is a different process
 _SAME_PROCESS_S = 5.0
-#: how the files begin in which a remediation requests manual intervention
+#: prefix of the files in which a remediation requests manual intervention
 MANUAL = "manual_intervention_needed_"
 
 
@@ -89,7 +89,7 @@ def _socket_problem(root: Root) -> str:
 
 
 def _heartbeat_age_s(root: Root, registration: Registration) -> float | None:
-    """Since this daemon's last heartbeat, or since it registered; None without auto mode."""
+    """The time since this daemon's last heartbeat, or since it registered; None without auto mode."""
     if registration.auto is not True or not registration.ready:
         return None
     now = now_unix()
@@ -163,7 +163,7 @@ def manual_notes(root: Root) -> dict[str, str]:
 
 
 def _notes(at: Sight) -> Iterator[tuple[str, str, str]]:
-    """Path, first line, and where to move it."""
+    """Path and first line of each such file, and where to move it."""
     for path, text in manual_notes(at.project.root).items():
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         yield path, lines[0][:200] if lines else "(empty)", f"{at.project.root.logs}/"
@@ -178,7 +178,7 @@ def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Findin
 
 
 def _dead_overseer(root: Root) -> list[str]:
-    """`overseer.json` of a supervisor that is gone; nothing if there is no such file or the supervisor runs."""
+    """The path of `overseer.json` if its supervisor is gone; empty if there is no such file, or it runs."""
     path = root.overseer_file
     try:
         written = path.stat().st_mtime

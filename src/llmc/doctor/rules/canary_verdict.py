@@ -193,7 +193,7 @@ def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **
     """The verdict; the first failed essential probe is the reason."""
     results = {probe.name: result_of(probe, seen) for probe in PROBES}
     failed = next((probe for probe in PROBES if results[probe.name] is Result.FAILED), None)
-    # Probes after a failure do not run; it passes only once every essential probe passed.
+    # Probes after a failure do not run, so the canary passes only if every essential probe passed.
     tried = all(results[probe.name] is Result.PASSED for probe in PROBES if probe.essential)
     return Verdict(
         agent=agent,
@@ -230,7 +230,7 @@ def why_probe(last: Verdict | None, client: str, tmux: str) -> str:
 
 
 def hooks_in(events: Iterable[Mapping[str, Any]], names: Mapping[What, str]) -> tuple[str, ...]:
-    """The hooks in an event log, in order; `names`: what the agent calls them."""
+    """The hooks in an event log, in order; `names`: the agent's names for them."""
     all_names = {**names, What.EXITED: PANE_DIED}
     return tuple(_hook(row, all_names) for row in events if "event" in row)
 

@@ -27,9 +27,9 @@ def contained(config: Config) -> str:
 
 
 class PaneState(StrEnum):
-    """The state of a worker's session, according to tmux."""
+    """The state of a worker's pane, according to tmux."""
 
-    #: no such session
+    #: no such pane
     NONE = "none"
     #: a program runs in it
     ALIVE = "alive"
@@ -64,7 +64,7 @@ class StateFacts(Struct, frozen=True):
     problem: str = ""
     #: state.json.bak is readable
     backup_good: bool = False
-    #: and has workers
+    #: state.json.bak has workers
     backup_has_workers: bool = False
     #: records filed under another worker's name
     misfiled: tuple[str, ...] = ()
@@ -72,9 +72,9 @@ class StateFacts(Struct, frozen=True):
 
 class DaemonFacts(Struct, frozen=True):
     runs: bool = False
-    #: reported in daemon.json that every session is ready
+    #: daemon.json says that every session is ready
     ready: bool = False
-    #: since it took its lock
+    #: time since it took its lock
     age_s: float = 0.0
     #: the process named in the lock
     holder: str = ""
@@ -84,7 +84,7 @@ class DaemonFacts(Struct, frozen=True):
     other_pid: int | None = None
     #: why hooks cannot wake it
     socket_problem: str = ""
-    #: since the last heartbeat; None without auto mode
+    #: time since the last heartbeat; None without auto mode
     heartbeat_age_s: float | None = None
 
 
@@ -103,7 +103,7 @@ class Tree(Struct, frozen=True):
     exists: bool = True
     #: why git cannot read it
     problem: str = ""
-    #: not a worktree of this root, so it must be recreated
+    #: not a worktree of this root, so it must be linked to the root's clone again
     foreign: bool = False
     #: the checked-out branch; "" if HEAD is detached
     branch: str = ""
@@ -177,9 +177,9 @@ class Facts(Struct, frozen=True):
     up_auto: str = UP_AUTO
     #: uncommitted changes in the source, which block `llmc accept`
     source_dirty: tuple[str, ...] = ()
-    #: by the kind of the check
+    #: what each check collected, by its kind
     seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    #: why a check could not look, by its kind
+    #: why a check could not collect its facts, by its kind
     failed: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -33,7 +33,7 @@ class Found(Struct, frozen=True):
     worktree_path: str
     session_id: SessionName
     created_at_unix: float
-    #: whether its agent runs, its launch id, its kind, and its own status
+    #: its agent: whether it runs, its launch id, kind and config directory, and its own status
     alive: bool = False
     instance: str = ""
     agent: str = ""

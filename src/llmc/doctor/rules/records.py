@@ -85,7 +85,7 @@ def _prompt(worker: WorkerFacts) -> Iterator[RecordFix]:
 
 
 def _is_persons_turn(record: WorkerRecord) -> bool:
-    """The user may give an idle agent work in its terminal or with `llmc message`."""
+    """Whether the user gave the agent work, in its terminal or with `llmc message`."""
     said = record.delivery is not None and record.delivery.prompt_id.startswith("message-")
     return said or record.reason in (decide.PERSONS_PROMPT, decide.TURN_GOES_ON)
 

@@ -1,4 +1,4 @@
-"""Decides what follows for one assignment: facts and reports first, then pending intents, then recovery. Pure."""
+"""Decides the next step of one assignment: facts and reports first, then pending intents, then recovery. Pure."""
 
 from collections.abc import Iterable
 
@@ -48,11 +48,11 @@ from llmc.goals.plan.plan import is_closed
 
 S = AssignmentStatus
 
-#: attempts of a withdrawal
+#: most attempts at a withdrawal
 MAX_WITHDRAWALS = 6
 #: longest wait before an action that could not be tried is tried again
 MAX_SETTLE_S = 60.0
-#: fingerprints of reports that are kept
+#: most report fingerprints kept
 MAX_KEPT = 50
 
 
@@ -113,7 +113,7 @@ def _close(work: Round, assignment: Assignment, why: str, *, orphan: bool) -> No
 
 
 def _is_out(assignment: Assignment) -> bool:
-    """Whether an instruction is out that was not withdrawn."""
+    """Whether an instruction was sent and not withdrawn."""
     for dispatch in reversed(assignment.dispatch_history):
         if dispatch.purpose == WITHDRAW and dispatch.result is Result.OK:
             return False
@@ -123,7 +123,7 @@ def _is_out(assignment: Assignment) -> bool:
 
 
 def _settle_closed(work: Round, assignment: Assignment) -> None:
-    """A closed assignment only completes its withdrawal."""
+    """Complete the withdrawal of a closed assignment, and drop any other pending intent."""
     last = assignment.last_dispatch
     if last is None:
         return
@@ -155,12 +155,12 @@ def _settle(work: Round, assignment: Assignment, dispatch: Dispatch) -> None:
 
 
 def _settle_wait_s(dispatch: Dispatch) -> float:
-    """Retry less and less often what could not be tried: the user has the worker, or it is busy."""
+    """Longer after each attempt that could not be made: the user has the worker, or it is busy."""
     return min(MAX_SETTLE_S, 2.0 ** min(dispatch.attempts - 1, 10))
 
 
 def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
-    """A paused goal: record what is observed, withdraw unclaimed tasks, send nothing else."""
+    """Paused goal: record what is observed, withdraw unclaimed tasks, send nothing else."""
     last = assignment.last_dispatch
     if last is not None and last.purpose == WITHDRAW and last.result is not Result.OK:
         _settle_withdrawal(work, assignment, last)
@@ -176,7 +176,7 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
 
 
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
-    """An active goal: observe, complete intents, then recover stalls."""
+    """Active goal: observe, complete pending intents, then recover from stalls."""
     if assignment.status is S.QUEUED:
         if signals is not None:
             hear(work, assignment, node, signals)
@@ -254,7 +254,7 @@ def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[As
 
 
 def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
-    """The assignment with the session that has its task, and a delivery that the task confirms."""
+    """The assignment bound to the session that has its task; an existing task also confirms delivery."""
     if is_of_former_run(assignment, signals) or signals.run is Run.NONE:
         return assignment
     who = (signals.session_key or assignment.session_key, signals.session_id or assignment.session_id)
@@ -294,7 +294,7 @@ def _is_active(work: Round, assignment: Assignment, node: Node, judged: Liveness
 def _unblock_by_progress(
     work: Round, assignment: Assignment, node: Node, judged: Liveness, signals: Signals
 ) -> Assignment:
-    """A commit after the question, or a message to the worker: the user has helped directly."""
+    """Resume after a commit or a message to the worker since the question: the user has helped directly."""
     asked = assignment.last_question
     told = [at for at in signals.told_at if asked is not None and at > asked.ts]
     helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
@@ -383,7 +383,7 @@ def _progressed(work: Round, assignment: Assignment, said_at: float) -> Assignme
 
 
 def _goes_on(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
-    """The worker is at work, or reports done, which only landing confirms."""
+    """Mark the work active; a report of done is only noted, since only landing confirms it."""
     if assignment.status is not S.ACTIVE:
         assignment = work.move(assignment, S.ACTIVE, "reported by the worker")
     else:
@@ -446,7 +446,7 @@ def remind(work: Round, assignment: Assignment) -> None:
 
 
 def recover(work: Round, assignment: Assignment, node: Node, signals: Signals, judged: Liveness) -> None:
-    """Find a stall and take the next recovery step."""
+    """Detect a stall and take the next recovery step."""
     doubtful = is_doubtful(assignment, signals, judged)
     if judged.state is State.ALIVE and not doubtful:
         return
@@ -524,7 +524,7 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
 def _advised(
     work: Round, assignment: Assignment, node: Node, situation: ladder.Situation
 ) -> tuple[str, str] | None:
-    """The steps before the user is asked, as purpose and text: a diagnosis, then the planner's message to the worker.
+    """The next step before asking the user, as purpose and text: a diagnosis, then the planner's message.
 
     Each once, and only after all other recovery steps.
     """
@@ -551,7 +551,7 @@ def _words_of(work: Round, step: Recovery, assignment: Assignment, node: Node) -
         case Recovery.REASSIGN:
             return work.work_text(node, assignment.answer, taken_over=True)
         case Recovery.ESCALATE:
-            # each question is new: it is asked once the backoff is over
+            # a unique text: only the backoff delays a question
             return f"escalation {assignment.assignment_id} {len(assignment.dispatch_history)}"
 
 

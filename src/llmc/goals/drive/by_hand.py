@@ -1,4 +1,4 @@
-"""What the user does to plan items: changes of status, and answers to open questions. Pure."""
+"""User actions on plan items: status changes, recovery settings, and answers to open questions. Pure."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ def told_above(
 
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
-    """Block it; a parent is blocked with all of its open leaves."""
+    """Block a leaf, or all open leaves of a parent."""
     parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
@@ -98,7 +98,7 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
 
 
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    """Unblock it, with all of its blocked leaves."""
+    """Unblock a leaf, or all blocked leaves of a parent."""
     parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
     if not parts:
         hint = "Run `llmc goal show` to see the plan."
@@ -135,7 +135,7 @@ def override(
 def set_recovery(
     view: GoalView, node: Node, now: float, recovery: Recovery | None, idle_after_ms: int | None
 ) -> Change:
-    """Recovery settings of a leaf, for its current and later assignments; None: the defaults."""
+    """Set the recovery options of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
         hint = "Run `llmc work recovery` for each of its children instead. To see the plan, run `llmc goal show`."
         raise Refused(
@@ -162,7 +162,7 @@ def follow_again(node: Node, now: float, reason: str) -> Change:
 
 
 def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
-    """Out of blocked: queued if it is ready; the next tick sends it with the user's text."""
+    """Unblock a leaf and queue it if it is ready; the next tick sends it with the user's text."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     return moved_to(
@@ -171,7 +171,7 @@ def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = ""
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
-    """Blocked assignments of a node are sent again, with fresh recovery counters."""
+    """Queue the blocked assignments of a node again, with fresh recovery counters."""
     given = []
     for one in open_assignments(view, node):
         if one.status is AssignmentStatus.BLOCKED:
@@ -203,7 +203,7 @@ def moved_to(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Even
 
 
 class Question(Struct, frozen=True):
-    """An open question; `id` is what `answer` takes. A question of the goal itself has no plan item."""
+    """An open question; `id` is what `answer` takes. A question about the goal itself has no plan item."""
 
     id: str
     goal_id: str
@@ -216,7 +216,7 @@ class Question(Struct, frozen=True):
 
 
 def questions(view: GoalView) -> list[Question]:
-    """One for each blocked assignment, or for a blocked leaf without one."""
+    """The goal's own question, and one for each blocked assignment or blocked leaf without one."""
     waiting: dict[str, list[Assignment]] = {}
     for one in view.assignments.values():
         if one.status is AssignmentStatus.BLOCKED:
@@ -264,7 +264,7 @@ def answered(view: GoalView, question: Question, text: str, now: float) -> Chang
 
 
 def sent_again(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
-    """Send the assignment again with the user's answer and fresh counters."""
+    """Queue the assignment again with the user's answer and fresh recovery counters."""
     assignment = view.assignments.get(assignment_id)
     if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
         return Change()

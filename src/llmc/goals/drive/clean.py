@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(
     r"[$<{\[(%*]|\.\.\.|x{3,}|\*+|(?:your|my|the|some|example|changeme|redacted|placeholder|none|null|true|false)\b",
     re.IGNORECASE,
 )
-#: names of a secret's location or of token counts
+#: endings of names that hold a location or a count, not the secret itself
 _NOT_ITSELF = re.compile(
     r"(?:file|path|dir|name|url|uri|id|type|ttl|limit|count|max|min|len|length|env|var|hash|expiry|timeout)$",
     re.IGNORECASE,
@@ -52,7 +52,7 @@ class _Rule(Struct, frozen=True):
 
 
 def _mixed(text: str) -> bool:
-    """Letters and digits, unlike words of a language."""
+    """Whether a text mixes letters and digits, unlike ordinary words."""
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
@@ -210,7 +210,7 @@ class SecretRefused(Refused):
 
 
 def clean(change: Change, *, typed: bool) -> Change:
-    """The change as it may be stored; `typed`: written by the user just now, so refused rather than altered."""
+    """The change, safe to store; `typed`: text that the user just wrote is refused rather than altered."""
     keep = check_typed if typed else _cleaned
 
     def each(rows: tuple[R, ...]) -> tuple[R, ...]:

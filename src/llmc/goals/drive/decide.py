@@ -1,7 +1,7 @@
 """Decides what to do about a goal: facts in; one change and its actions out. Pure.
 
-The change contains the intent of every action, so storing it before acting loses nothing in a crash. The same facts at the
-same time give no further change.
+The change contains the intent of every action, so storing it before acting loses nothing in a crash. Deciding
+again from the same facts at the same time changes nothing more.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,7 +32,7 @@ from llmc.goals.plan.plan import Shape, ready_among
 
 
 class Decided(Struct, frozen=True):
-    """The change, the actions once it is stored, assignments to sample, and the next due time."""
+    """The change, the actions to take once it is stored, assignments to sample, and the next due time."""
 
     change: Change
     actions: tuple[Action, ...] = ()
@@ -59,7 +59,7 @@ def _is_answered(assignment: Assignment) -> bool:
 
 
 def has_business(view: GoalView) -> bool:
-    """An active goal, or one with open assignments or unfinished withdrawals."""
+    """Whether a goal is active, or has open assignments or unfinished withdrawals."""
     if view.goal.status is GoalStatus.ACTIVE:
         return True
     return any(a.status.is_open or _is_owed(a) for a in view.assignments.values())
@@ -90,7 +90,7 @@ def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
 
 
 def room_beside(busy: int, just_now: int, policy: Policy) -> Room:
-    """The budget left beside `busy` leaves and `just_now` dispatches."""
+    """The budget left after `busy` leaves and `just_now` dispatches."""
     return Room(
         in_progress=policy.max_in_progress - busy,
         dispatches=policy.max_dispatches_per_tick - just_now,

@@ -1,4 +1,4 @@
-"""How a goal ends: it is reached, its budget is spent, or no plan can be made. Pure.
+"""The end of a goal: success criteria, a spent budget, failed planning, and their questions. Pure.
 
 A criterion with a command reads "`COMMAND` passes"; it comes from `goal create --verify`, a plan or a planner.
 """
@@ -98,7 +98,7 @@ def checked(
 
 
 def answered(view: GoalView, answer: str, now: float) -> Change:
-    """The user's answer to a failed criterion; cancelling is handled elsewhere."""
+    """Apply the user's answer about failed criteria; work.py handles cancelling."""
     goal = replace(view.goal, asks=None, updated_at=now)
     if FORMER.get(answer, answer) == COMPLETE and goal.checked is not None:
         goal = replace(goal, checked=replace(goal.checked, passed=True, by=HUMAN, ts=now))
@@ -207,11 +207,11 @@ def kept(view: GoalView, now: float) -> Change:
 
 
 def wish_of(asked: BlockedReason, answer: str) -> str:
-    """The user's request for the next plan, with the answer unless it is a bare choice."""
+    """The user's request for the next plan, plus the answer unless that is just `plan it again`."""
     return asked.text if answer == PLAN_AGAIN else f"{asked.text}. The user says: {answer}"
 
 
 def hinted(view: GoalView, answer: str) -> str:
-    """The problem statement, with the answer unless it is a bare choice."""
+    """The problem statement, plus the answer unless that is just `plan it again`."""
     said = view.goal.problem_statement
     return said if answer == PLAN_AGAIN else f"{said}\n\nThe user says: {answer}".strip()

@@ -1,4 +1,4 @@
-"""One decision about one goal: its working state, and the intents that are stored before anything is sent. Pure."""
+"""The working state of one decision about a goal, and the intents stored before anything is sent. Pure."""
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ NUDGE, REPLAN, REASSIGN, ESCALATE = (
 )
 MAX_NOTES = 500
 
-#: results that may still improve: a timeout by proof, an acceptance by completion
+#: results that may follow a result: proof after a timeout, completion after an acceptance
 _LATER: Mapping[Result, tuple[Result, ...]] = {
     Result.PENDING: (Result.ACCEPTED, Result.OK, Result.TIMEOUT, Result.ERROR),
     Result.TIMEOUT: (Result.ACCEPTED, Result.OK),
@@ -55,7 +55,7 @@ class Action(Struct, frozen=True):
     mode: Mode
     text: str = ""
     session_key: str = ""
-    #: nothing of it can have happened before this time
+    #: the action cannot have happened before this time
     decided_at: float = 0.0
     delivery_context: DeliveryContext | None = None
     #: earlier dispatches whose tasks are withdrawn first
@@ -144,7 +144,7 @@ def _text_of(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Di
         return words.diagnose_text(node)
     if dispatch.purpose == NUDGE:
         return words.nudge_as_sent(goal, node, assignment.advice, dispatch.instruction_hash)
-    # repeat the same text: as if nothing was tried since
+    # repeat the same text, without what was tried since
     index = assignment.dispatch_history.index(dispatch)
     then = replace(assignment, dispatch_history=assignment.dispatch_history[:index])
     reason = assignment.blocked_reason or BlockedReason(kind="stalled", text="no progress")
@@ -207,7 +207,7 @@ R = TypeVar("R")
 
 
 class Room(Struct, frozen=True):
-    """What a tick may still do."""
+    """The budget that a tick has left."""
 
     in_progress: int = 0
     dispatches: int = 0
@@ -310,7 +310,7 @@ class Round:
         return self._act(tried, entry, kind)
 
     def drop_pending(self, assignment: Assignment, why: str) -> Assignment:
-        """Drop every pending intent, with a note in its record: an answer may be pending beside its question."""
+        """Drop and record every pending intent: an answer may be pending together with its question."""
         while (pending := assignment.pending) is not None:
             assignment = self.put(given_up(assignment, pending, self.now, why))
             about = {"dispatchId": pending.dispatch_id, "purpose": pending.purpose}
@@ -338,13 +338,13 @@ class Round:
             self._dues.append(at)
 
     def is_early(self, at: float) -> bool:
-        """Whether that time is still to come; then something is due at it."""
+        """Whether `at` is in the future; if so, note it as due."""
         if at > self.now:
             self.due(at)
         return at > self.now
 
     def is_full(self) -> bool:
-        """Whether no dispatch is left; then a later tick tries again."""
+        """Whether no dispatch is left; if so, a later tick tries again."""
         if self.room.dispatches <= 0:
             self.later()
         return self.room.dispatches <= 0

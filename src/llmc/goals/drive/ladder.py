@@ -1,4 +1,4 @@
-"""Limits of goal driving, and the next recovery step of an assignment without progress. Pure.
+"""Limits for driving goals, and the next recovery step for an assignment without progress. Pure.
 
 nudge -> resend -> replan -> reassign -> escalate. Steps count until there is progress. After the escalation only a few
 reminders follow.
@@ -58,7 +58,7 @@ def worker_of(key: str) -> str:
 
 
 def may_supervise(agent_id: str, policy: Policy) -> bool:
-    """Whether goals may use a pool: listed, and beyond the home pool only with `allow_cross_agent`."""
+    """Whether goals may use a pool: it is listed, and is the home pool unless `allow_cross_agent` is set."""
     listed = agent_id in policy.allow_agents or ANY_POOL in policy.allow_agents
     return listed and (agent_id == HOME or policy.allow_cross_agent)
 
@@ -91,7 +91,7 @@ class Situation(Struct, frozen=True):
 
 
 def next_step(assignment: Assignment, node: Node, situation: Situation, policy: Policy) -> Recovery:
-    """The first step from the assignment's own entry upwards that applies and is not used up."""
+    """The first step that applies and is not used up, starting at the assignment's `recovery_policy`."""
     if assignment.retry_count >= policy.max_retries + BEYOND_RETRIES - 2:
         return Recovery.ESCALATE
     entry = LADDER.index(assignment.recovery_policy)
@@ -134,7 +134,7 @@ def not_before(assignment: Assignment, instruction_hash: str, policy: Policy) ->
 
 
 def sent_at(assignment: Assignment, dispatch: Dispatch) -> float:
-    """When a dispatch was last tried; capped by the assignment's own last try, which survives a clock set back."""
+    """When a dispatch was last tried, at most `last_dispatch_at`, which is corrected when the clock is set back."""
     tried = max(dispatch.ts, dispatch.result_at or dispatch.ts)
     return tried if assignment.last_dispatch_at is None else min(tried, assignment.last_dispatch_at)
 
@@ -176,7 +176,7 @@ def reminder_due(assignment: Assignment, policy: Policy) -> float | None:
 
 
 def unskewed(assignment: Assignment, policy: Policy, now: float) -> Assignment:
-    """Move times that a clock set back left in the future back to now."""
+    """Correct times that lie in the future because the clock was set back."""
 
     def past(at: float | None) -> float | None:
         return at if at is None or at <= now else now

@@ -1,7 +1,7 @@
 """Judges whether an assignment is alive, from what was observed. Pure.
 
-In order of trust: the task in flight, the session's activity, and for stale ones the last messages. Our own prompts never
-count as activity.
+In order of trust: a task in flight, session activity and, for stale assignments, the last messages.
+Our own prompts never count as activity.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from llmc.goals.drive.ladder import Policy, sent_at
 from llmc.goals.drive.updates import Update
 from llmc.goals.model import Assignment, BlockedReason, Evidence
 
-#: messages that are read of one session
+#: most messages read from one session
 MAX_MESSAGES = 20
 #: activity this soon after our own prompt proves nothing
 ECHO_S = 5.0
@@ -28,7 +28,7 @@ class Run(StrEnum):
     WAITING = "waiting"
     #: claimed and not yet merged, returned or failed
     IN_FLIGHT = "in_flight"
-    #: ended without landing
+    #: landed, or waits for the user
     ENDED = "ended"
     FAILED = "failed"
 
@@ -60,7 +60,7 @@ class Merged(Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """As a reason, for people."""
+        """The reason to show the user."""
         return f"landed as {self.commit[:12]}" if self.commit else "completed without a new commit"
 
 
@@ -84,7 +84,7 @@ class Signals(Struct, frozen=True):
     prompted_at: tuple[float, ...] = ()
     #: when llmc began to send the prompts that arrived
     told_at: tuple[float, ...] = ()
-    #: the session waits for the user, by its own report or a hook
+    #: why the session waits for the user, from its report or a hook
     waiting: BlockedReason | None = None
     waiting_since: float | None = None
     merged: Merged | None = None
@@ -199,26 +199,26 @@ def began_at(assignment: Assignment) -> float:
     given = assignment.last_instruction
     if given is None:
         return assignment.created_at
-    # the history stays as written; after a clock jump the newer of the two is corrected
+    # the history stays as written; only `last_dispatch_at` is corrected when the clock is set back
     return min(given.ts, assignment.last_dispatch_at or given.ts)
 
 
 def waits_for_user(assignment: Assignment, signals: Signals) -> bool:
-    """Whether the session waits for the user since our last message."""
+    """Whether the session has been waiting for the user since our last instruction."""
     if signals.waiting is None:
         return False
     return signals.waiting_since is None or signals.waiting_since > began_at(assignment)
 
 
 def is_of_former_run(assignment: Assignment, signals: Signals) -> bool:
-    """Whether the signals are of a task that this assignment no longer has."""
+    """Whether the signals belong to a task that this assignment no longer has."""
     if not signals.run_id or signals.run_id == assignment.run_id:
         return False
     return bool(assignment.run_id) or any(d.run_id == signals.run_id for d in assignment.dispatch_history)
 
 
 def is_echo(at: float, prompted_at: Iterable[float]) -> bool:
-    """Whether this may be our own prompt, which is in the transcript before its receipt."""
+    """Whether activity at `at` may be our own prompt, which the transcript shows before the receipt exists."""
     return any(abs(at - prompted) <= ECHO_S for prompted in prompted_at)
 
 

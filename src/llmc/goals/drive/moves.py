@@ -134,7 +134,7 @@ def move_node(
     blocked: BlockedReason | None = None,
     proof: Crystallization | Evidence | None = None,
 ) -> tuple[Node, Event]:
-    """A move of the table; done needs a proof, blocked a reason."""
+    """Make a move from the table; done needs proof, blocked needs a reason."""
     if (node.status, to) not in NODE_MOVES:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
     shown = _shown(f"{node.kind} {node.node_id}", to, blocked, proof)
@@ -151,7 +151,7 @@ def override_node(
     actor: str = HUMAN,
     proof: Crystallization | Evidence | None = None,
 ) -> tuple[Node, Event]:
-    """Set a status whatever its children are, until `release_node`. Cancelled stays cancelled."""
+    """Set a status regardless of the children, until `release_node`. Cancelled stays cancelled."""
     what = f"{node.kind} {node.node_id}"
     if node.status is N.CANCELLED and to is not N.CANCELLED:
         raise _illegal(what, node.status, to)
@@ -177,7 +177,7 @@ def release_node(node: Node, now: float, *, reason: str) -> tuple[Node, Event]:
 def follow_children(
     node: Node, to: NodeStatus, now: float, children: tuple[str, ...], blocked: BlockedReason | None
 ) -> tuple[Node, Event]:
-    """For rollups only: the status derived from its children. Cancelled stays cancelled."""
+    """For rollups only: set the status derived from the children. Cancelled stays cancelled."""
     if node.status is N.CANCELLED:
         raise _illegal(f"{node.kind} {node.node_id}", node.status, to)
     data = {
@@ -197,7 +197,7 @@ def move_assignment(
     blocked: BlockedReason | None = None,
     proof: Crystallization | Evidence | None = None,
 ) -> tuple[Assignment, Event]:
-    """A move of the table; done needs a proof, blocked a reason."""
+    """Make a move from the table; done needs proof, blocked needs a reason."""
     what = f"assignment {assignment.assignment_id}"
     if (assignment.status, to) not in ASSIGNMENT_MOVES:
         raise _illegal(what, assignment.status, to)
@@ -233,7 +233,7 @@ def _data(before: str, after: str, reason: str, actor: str) -> dict[str, Any]:
 def _shown(
     what: str, to: str, blocked: BlockedReason | None, proof: Crystallization | Evidence | None
 ) -> dict[str, Any]:
-    """The evidence as an event shows it. Done needs evidence, blocked a reason."""
+    """The evidence as shown in an event; done needs evidence, blocked needs a reason."""
     if to == N.BLOCKED and not (blocked and blocked.kind.strip() and blocked.text.strip()):
         raise IllegalMove(
             f"cannot block {what} without a reason", hint="Pass --reason TEXT and, optionally, --kind KIND."
@@ -277,7 +277,7 @@ _DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
 
 
 class Progress(NamedTuple):
-    """Done leaves, of those that were not cancelled."""
+    """The number of leaves done, out of those not cancelled."""
 
     done: int = 0
     total: int = 0
@@ -304,7 +304,7 @@ def settled(view: GoalView, change: Change, now: float) -> Change:
 
 
 def joined(first: Change, then: Change) -> Change:
-    """Both changes; of a record in both, the second."""
+    """Both changes as one; for a record in both, the second wins."""
     nodes = {node.node_id: node for node in (*first.nodes, *then.nodes)}
     assignments = {one.assignment_id: one for one in (*first.assignments, *then.assignments)}
     return replace(
@@ -319,7 +319,7 @@ def joined(first: Change, then: Change) -> Change:
 
 
 def rolled_up(view: GoalView, now: float) -> Change:
-    """What must change so that every parent matches its children."""
+    """The changes that make every parent match its children."""
     nodes, children = dict(view.nodes), children_of(view.nodes)
     changed: dict[str, Node] = {}
     events: list[Event] = []
@@ -369,7 +369,7 @@ def is_completed(phases: list[Node]) -> bool:
 
 
 def progress(view: GoalView) -> dict[str, Progress]:
-    """By node id, and of the goal under "". A cancelled goal counts its cancelled work as open."""
+    """Progress by node id, with the goal under "". A cancelled goal counts its cancelled work as open."""
     return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
 
 

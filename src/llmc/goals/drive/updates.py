@@ -1,4 +1,4 @@
-"""Parses a worker's report: a strict reading of the structured block, or nothing. Pure."""
+"""Parses a worker's report strictly: a valid structured block, or nothing. Pure."""
 
 import json
 import re
@@ -103,7 +103,7 @@ def from_report(kind: str, text: str, more: Any = None) -> Update:
 
 
 def fingerprint(update: Update) -> str:
-    """The same report has the same fingerprint, also across versions of llmc."""
+    """A fingerprint that is the same for the same report, even across versions of llmc."""
     said = msgspec.to_builtins(update)
     said = {key: value for key, value in said.items() if value is not None or key not in _LATER}
     if update.next is not None and len(update.next) == 1:
@@ -122,7 +122,7 @@ def text_fingerprint(text: str) -> str:
 
 
 def not_about(update: Update, assignment: Assignment, candidates: int) -> str:
-    """Why an update is not about this assignment, one of `candidates` of its session; "" if it is."""
+    """Why an update is not about this assignment, one of `candidates` in its session; "" if it is."""
     if update.goal_id and update.goal_id != assignment.goal_id:
         return f"the report is for goal {update.goal_id}, not {assignment.goal_id}"
     if update.work_node_id and update.work_node_id != assignment.work_node_id:
@@ -139,7 +139,7 @@ def is_blocked(update: Update) -> bool:
 
 
 def claims_done(update: Update) -> bool:
-    """Reports done with evidence; only landing makes it done."""
+    """Whether the update reports done, with evidence; only landing makes the work done."""
     return update.status is Claim.DONE and not is_blocked(update) and has_evidence(update.evidence)
 
 
@@ -166,7 +166,7 @@ def merged(update: Update, former: Crystallization | None) -> Update:
 
 
 def clean(text: str) -> str:
-    """Without lone surrogates, which no file can hold."""
+    """The text without lone surrogates, which cannot be written to a file."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -193,7 +193,7 @@ def _checked(found: dict[str, Any]) -> Parsed:
 
 
 def read_fields(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Fields by the names of `Update`, and problems."""
+    """Fields by their names in `Update`, and problems."""
     fields: dict[str, Any] = {}
     problems: list[str] = []
     for key, value in body.items():

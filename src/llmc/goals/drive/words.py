@@ -1,4 +1,4 @@
-"""Texts to workers and the user about goals, and summaries of plan items. Pure: the same facts give the same text."""
+"""Goal texts for workers and the user, and summaries of plan items. Pure: the same facts give the same text."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -21,12 +21,12 @@ from llmc.goals.model import (
 
 #: maximum bytes of an instruction, a question and a summary of a dependency
 MAX_INSTRUCTION, MAX_QUESTION, MAX_HANDOFF = 16_000, 4_000, 1_000
-#: dependencies that are shown with their summary
+#: most dependencies shown with their summary
 MAX_HANDOFFS = 8
 
 _CUT = " [...]"
 _NOT_TRIED = ("escalate", "reminder", "withdraw")
-#: what was sent, by its purpose, and where it went
+#: by purpose: what was sent, and to whom
 _SENT = {
     "work": "instruction {to}",
     "answer": "answer {to}",
@@ -46,7 +46,7 @@ _TAKEN_OVER = (
 
 
 def sent_words(purpose: str, mode: Mode) -> str:
-    """What was sent, for people."""
+    """A description of what was sent, for the user."""
     return _SENT.get(purpose, purpose).format(to=_TO[mode])
 
 
@@ -113,7 +113,7 @@ def advised_text(goal: Goal, node: Node, message: str) -> str:
 
 
 def nudge_as_sent(goal: Goal, node: Node, advice: Advice | None, sent_hash: str) -> str:
-    """A nudge with the text it was decided with."""
+    """The text that a nudge was decided with."""
     if advice is not None and instruction_hash(text := advised_text(goal, node, advice.message)) == sent_hash:
         return text
     return nudge_text(goal, node)
@@ -147,7 +147,7 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
 
 
 def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
-    """A question of the goal itself, or its reminder."""
+    """A question about the goal itself, or a reminder of it."""
     lines = [
         f"Reminder {told}: this question is still waiting for your answer." if told else "",
         f"{fit(goal.title, 200)} needs you.",
@@ -182,7 +182,7 @@ def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
 
 
 def _with_report(text: str, goal: Goal, node: Node) -> str:
-    """The text, and how to report, which is never cut.
+    """The text plus instructions for reporting, which are never cut.
 
     The status in the example is invalid on purpose, so that the example never parses as a report.
     """
@@ -324,7 +324,7 @@ def of_parts(
 
 
 def joined_evidence(parts: Iterable[Evidence]) -> Evidence:
-    """Merged without duplicates, in order; bounded."""
+    """The evidence merged in order, without duplicates, and bounded."""
     each = list(parts)
     tests: dict[str, Tested] = {}
     for part in each:
@@ -348,7 +348,7 @@ def _bounded(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def _gist(part: Node, crystal: Crystallization | None) -> str:
-    """The first line of a summary; for a parent of several parts, how many of them are done."""
+    """The first line of a summary; for a parent with several children, how many of them are done."""
     if crystal is None:
         return part.status.value
     first, *parts = [line for line in crystal.summary.splitlines() if line.strip()] or [part.name]

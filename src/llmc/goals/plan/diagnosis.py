@@ -1,4 +1,4 @@
-"""The diagnosis of a stall: what a planner is told about it, and the actions that it may answer with. Pure."""
+"""The diagnosis of a stall: the facts for the planner, and the actions that it may propose. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -94,7 +94,7 @@ def advice_of(found: Diagnosis, now: float) -> Advice:
 def seen_of(
     assignment: Assignment, stalled: Event | None, told: Sequence[Crystallization], now: float
 ) -> str:
-    """A stall as told to a planner: why, what was sent, and the worker's last report."""
+    """A stall as described to the planner: why, what was sent, and the worker's last report."""
     why = str(stalled.data.get("reason", "")) if stalled else ""
     rows = [f"{assignment.status}: {why}" if why else str(assignment.status)]
     rows += [

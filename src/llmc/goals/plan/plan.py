@@ -1,4 +1,4 @@
-"""A plan before it is stored: phases, tasks and subtasks; its structure, and what waits for what. Pure.
+"""Plans: phases, tasks and subtasks, their structure, and which leaves are ready or waiting. Pure.
 
 The structure depends on the plan alone, not on any status, so it can be cached until the plan changes.
 """
@@ -104,7 +104,7 @@ class Provenance(Struct, frozen=True):
     planner: PlannerRef
     inputs: Mapping[str, str] = field(default_factory=dict)
     raw_json: str = ""
-    #: of all refused answers
+    #: problems of all refused answers
     validation_errors: tuple[str, ...] = ()
 
 
@@ -160,7 +160,7 @@ class Shape(Struct, frozen=True):
     leaf_set: frozenset[str] = field(default_factory=frozenset)
 
     def leaves_below(self, node_id: str) -> Iterator[str]:
-        """The leaves of a node; a leaf's own is itself."""
+        """The leaves below a node, or the node itself if it is a leaf."""
         below = self.children.get(node_id, ())
         if not below:
             yield node_id
@@ -211,7 +211,7 @@ def shape_of(nodes: Mapping[str, Node]) -> Shape:
 
 
 def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:
-    """Whether both have the same structure, whatever their status."""
+    """Whether both have the same structure, regardless of status."""
     return before.keys() == now.keys() and all(
         node is before[node_id] or _place(node) == _place(before[node_id]) for node_id, node in now.items()
     )
@@ -222,7 +222,7 @@ def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
 
 
 def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    """Whether nothing is left to do: closed itself, overridden above, or closed in all its leaves."""
+    """Whether nothing is left to do: it is closed, a parent closes it, or all its children are closed."""
     if not nodes[node_id].status.is_open or _closed_above(node_id, nodes, shape):
         return True
     below = shape.children.get(node_id, ())
@@ -230,12 +230,12 @@ def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
 
 
 def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    """Whether a leaf can start: all dependencies are closed, and the user holds neither it nor a parent."""
+    """Whether a leaf can start: all dependencies are closed, and no parent is closed or blocked by the user."""
     return bool(ready_among((leaf,), nodes, shape))
 
 
 def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
-    """The leaves that can start."""
+    """Those of the leaves that can start."""
     barred: dict[tuple[str, ...], bool] = {}
     closed: dict[str, bool] = {}
     ready = []
@@ -268,7 +268,7 @@ def _closes(parent: Node) -> bool:
 
 
 def _bars(parent: Node) -> bool:
-    """Whether it is closed or held by the user."""
+    """Whether nothing below may start: the parent is closed, or the user blocked it."""
     return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)
 
 
@@ -306,7 +306,7 @@ def _open_needs(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> tuple[str
 
 
 def _holds_up(needs: Mapping[str, tuple[str, ...]], shape: Shape, open_: set[str]) -> dict[str, int]:
-    """The dependents of each leaf; a dependency on a parent counts for all its open leaves."""
+    """The number of dependents of each leaf; a dependency on a parent counts for all its open leaves."""
     behind: dict[str, set[str]] = {}
     for leaf, wanted in needs.items():
         for dep in wanted:

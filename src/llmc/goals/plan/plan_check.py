@@ -1,11 +1,11 @@
 """Checks plans: valid JSON, the right shape, within the limits, and no dependency cycles. Pure.
 
-One schema defines the shape; the same dict goes to `claude -p --json-schema`. Schema keywords that are not used here raise.
+One schema defines the shape; the same dict goes to `claude -p --json-schema`. An unknown schema keyword raises.
 
-A node that depends on a phase or a task depends on all of its leaves. To keep the graph small, cycles are searched among
-starts and ends: a parent starts before its children and ends after them; a leaf starts and ends at once.
+A node that depends on a phase or a task depends on all of its leaves. To keep the graph small, the search for
+cycles uses starts and ends: a parent starts before its children and ends after them; a leaf starts and ends at once.
 
-All problems are listed, each with its JSON path, so that a planner sees them at once.
+All problems are returned, each with its JSON path, so that a planner can fix them in one go.
 """
 
 import json
@@ -81,7 +81,7 @@ class Problem(Struct, frozen=True):
 
 
 def parse(text: str) -> tuple[Any, list[Problem]]:
-    """The value and problems; with a problem at "$" there is no value."""
+    """The value and problems; if the text cannot be parsed, None and the problem."""
     if len(text) > MAX_CHARS:
         return None, [
             Problem("$", f"must be at most {MAX_CHARS} characters long, not {len(text)}", of_shape=False)
@@ -277,7 +277,7 @@ def plan_schema(limits: Limits) -> PlanSchema:
 
 
 def split_schema(most: int) -> PlanSchema:
-    """Subtasks for a leaf; at least two."""
+    """The schema of a split: at least two subtasks for a leaf."""
     subtasks = {"type": "array", "minItems": 2, "maxItems": most, "items": _subtask()}
     return _object(
         {"planVersion": {"type": "integer", "const": 1}, "subtasks": subtasks}, ("planVersion", "subtasks")
@@ -517,7 +517,7 @@ def _each(holder: Any, key: str, change: Callable[[dict[str, Any]], dict[str, An
 
 
 def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
-    """The graph of everything that looks like a node, so that graph problems are listed with shape problems."""
+    """Everything that looks like a node, so that graph problems are listed along with shape problems."""
     children = holder.get(key) if isinstance(holder, dict) else None
     for index, node in enumerate(children if isinstance(children, list) else ()):
         if not isinstance(node, dict) or not isinstance(node.get("id"), str):
@@ -534,7 +534,7 @@ _NOT_OF_GROUPS = "not allowed on a task with subtasks; set it on the subtasks"
 
 
 def _of_groups(value: Any) -> list[Problem]:
-    """Only leaves are dispatched and verified."""
+    """Leaf fields on tasks with subtasks: only leaves are dispatched and verified."""
     return [
         Problem(f"$.phases[{p}].tasks[{t}].{key}", _NOT_OF_GROUPS, False)
         for p, phase in enumerate(_list(value, "phases"))
@@ -572,5 +572,5 @@ def _node_of(node: dict[str, Any], kind: NodeKind) -> PlanNode:
 
 
 def _milliseconds(text: str) -> int:
-    """`90s`, `30m` or `2h`, as the schema has it."""
+    """Milliseconds of `90s`, `30m` or `2h`, the forms that the schema allows."""
     return int(text[:-1]) * {"s": 1000, "m": 60_000, "h": 3_600_000}[text[-1]]

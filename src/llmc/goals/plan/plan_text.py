@@ -16,7 +16,7 @@ from llmc.goals.model import NodeKind
 from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode
 from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines
 
-#: keys of lines and their fields
+#: JSON field for each key in a Markdown plan
 _FIELDS = {
     "accept": "acceptance",
     "deps": "deps",
@@ -205,7 +205,7 @@ class _Markdown:
         lines.setdefault(name, number)
 
     def _continue(self, text: str) -> None:
-        """A field continues on more deeply indented lines."""
+        """Append a more deeply indented line to the last field."""
         fields, name = self._part.fields, self._last_key
         if name in _ONE_A_LINE:
             fields[name][-1] = f"{fields[name][-1]} {text}".strip()
@@ -271,7 +271,7 @@ def _all(part: _Part) -> list[_Part]:
 
 
 def _marked(node: PlanNode, parts: Mapping[str, _Part]) -> PlanNode:
-    """With checked boxes marked done."""
+    """The node, with checked items marked done."""
     children = tuple(_marked(child, parts) for child in node.children)
     return replace(node, children=children, done=parts[node.id].done)
 

@@ -1,4 +1,4 @@
-"""Replaces or splits a plan: what stays, what changes, what is removed. Pure.
+"""Replaces a plan or splits a leaf: what stays, what changes, what is removed. Pure.
 
 If the result would not be a valid plan, the problems are returned and nothing changes.
 """
@@ -34,7 +34,7 @@ from llmc.goals.plan.plan import (
 )
 from llmc.goals.plan.plan_check import Problem, Wait, bounded, graph_problems
 
-#: the events have all revisions
+#: most revisions kept with the goal; the events have all of them
 MAX_REVISIONS = 100
 WHY_CHARS = 1000
 
@@ -89,7 +89,7 @@ def _reset(node: Node, now: float) -> Node:
 
 
 def _differs(old: Node | None, new: Node) -> bool:
-    """Whether the content of a node differs; position and dependents do not count."""
+    """Whether the content of a node differs; parent, position and dependents do not count."""
     if old is None:
         return False
     neutral = {"node_id": "", "position": 0, "blocks": (), "updated_at": 0.0, "parent_id": ""}
@@ -137,7 +137,7 @@ def _cancelled(assignment: Assignment, node_id: str, reason: str, now: float) ->
 
 
 def _plan_event(view: GoalView, revision: PlanRevision) -> Event:
-    """The first plan is generated, later ones are revisions."""
+    """`plan.generated` for the first plan, `plan.revised` for later ones."""
     data = {
         "why": revision.why,
         "added": list(revision.added),
@@ -186,7 +186,7 @@ def _goal(goal: Goal, revision: PlanRevision, provenance: Provenance | None, now
     )
 
 
-#: automatic replans: time between two, and most per day
+#: limits of automatic replans: time since any revision, and most revisions per day
 REPLAN_EVERY_S, MAX_REPLANS_A_DAY = 1800.0, 6
 _DAY_S = 86400.0
 
@@ -195,7 +195,10 @@ Problems = tuple[Problem, ...]
 
 
 def replan_wait_s(history: Sequence[PlanRevision], now: float) -> float:
-    """Seconds until the rules may replan, 0 for now; a clock set back makes nothing old. The user may at any time."""
+    """Seconds until the rules may replan, 0 for now; the user may at any time.
+
+    A revision that lies in the future, because the clock was set back, counts as new.
+    """
     ages = sorted(max(0.0, now - revision.ts) for revision in history)
     since_last = REPLAN_EVERY_S - ages[0] if ages else 0.0
     of_today = [age for age in ages if age < _DAY_S]
@@ -318,7 +321,7 @@ def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
 
 
 def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
-    """Former ids of renamed nodes: they still mean that node."""
+    """Problems with new items that use a renamed node's former id, which still means that node."""
     now = {id: current_id(view.goal, id) for id in ids if id not in view.nodes}
     return [
         Problem("$", f"id {id} was already used for {other}; use a new id for new work", False)
@@ -391,7 +394,7 @@ def _kept(old: Mapping[str, Node], after: Mapping[str, Node], moved: Mapping[str
 
 
 def _arranged(after: Mapping[str, Node], moved: Mapping[str, str], order: list[str]) -> dict[str, Node]:
-    """With existing parents and dependencies, positions, and `blocks`."""
+    """The nodes with new ids in parents and dependencies, and with positions and `blocks`."""
     rank = {id: place for place, id in enumerate(order)}
     tidy = []
     for node in after.values():
@@ -432,9 +435,9 @@ def _graph(found: Mapping[str, Node]) -> list[Problem]:
 
 
 def _with_goal(view: GoalView, plan: Plan) -> GoalView:
-    """Fill in what the user left open about the goal from the plan; success criteria of both are kept.
+    """The goal, filled in from the plan where the user left it open; success criteria of both are kept.
 
-    A later plan adds no criteria: by then they are the user's, who may have removed some.
+    A later plan adds no criteria, since the user may have removed some.
     """
     goal = view.goal
     both = tuple(dict.fromkeys([*goal.success_criteria, *plan.success_criteria]))

@@ -1,4 +1,4 @@
-"""The repository in short, for planners: languages, commands, directories, README; bounded and redacted. Pure."""
+"""Summarizes the repository for planners: languages, commands, directories, README; bounded and redacted. Pure."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ MANIFESTS = (
     *("package.json", "pyproject.toml", "Cargo.toml", "go.mod"),
 )
 
-#: language, then the endings of its files
+#: each language, followed by its file extensions
 _ENDINGS = """
 Python py pyi; JavaScript js mjs cjs jsx; TypeScript ts tsx mts; C c h; C++ cc cpp cxx hpp hh;
 Shell sh bash zsh; Kotlin kt kts; HTML html htm; CSS css scss less; Elixir ex exs; OCaml ml mli;

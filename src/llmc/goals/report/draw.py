@@ -21,7 +21,7 @@ Line = tuple[Span, ...]
 #: limits of the width
 LEAST_WIDTH, MOST_WIDTH = 40, 160
 BAR_CELLS = 20
-#: cells of a name that always stay
+#: cells of a name that are always shown
 LEAST_NAME = 16
 MAX_WAITS = 4
 
@@ -58,7 +58,7 @@ class PlanRow(Struct, frozen=True):
     """A plan item as a screen draws it."""
 
     node: Node
-    #: the lines of the tree before it
+    #: the tree lines in front of it
     indent: str
     #: 0 for a phase
     depth: int
@@ -125,7 +125,7 @@ def _branches(tree: Tree, parent: str, indent: str, depth: int) -> Iterator[tupl
 
 
 def _row(row: PlanRow, width: int) -> Line:
-    """A long name is shortened first."""
+    """A plan item as a line; a long name is shortened before anything else."""
     node, end = row.node, row.end
     start: list[Span] = [
         (row.indent, "dim"),

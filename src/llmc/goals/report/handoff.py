@@ -1,6 +1,6 @@
 """The handoff document of a goal as Markdown, and the export of the store as JSON. Pure.
 
-The same records give the same text. Texts of others are escaped, and lists are bounded.
+The same records give the same text. Text from users and agents is escaped, and lists are bounded.
 """
 
 import re
@@ -72,7 +72,7 @@ def goal_tree(view: GoalView) -> dict[str, Any]:
 
 
 def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict[str, Any]:
-    """Decisions, open questions and next actions of workers: from the newest report of each leaf, in plan order."""
+    """Workers' decisions, open questions and next actions, from the newest report of each leaf in plan order."""
     newest = {one.work_node_id: one for one in crystallizations}
     found = [(leaf, newest[leaf]) for leaf in shape_of(view.nodes).leaves if leaf in newest]
     is_open = {leaf: view.nodes[leaf].status.is_open for leaf, _ in found}
@@ -95,7 +95,7 @@ def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """Without empty ids."""
+    """An event as JSON, without empty ids."""
     plain: dict[str, Any] = msgspec.to_builtins(event)
     return {key: value for key, value in plain.items() if value != "" or key in ("ts", "type")}
 
@@ -152,7 +152,7 @@ def _line(text: str) -> str:
 
 
 def _escaped_start(line: str) -> str:
-    """What would start a heading or a list."""
+    """Escape what would start a heading or a list."""
     return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", line)
 
 
@@ -169,7 +169,7 @@ def code(text: str) -> str:
 
 
 def _with_code(text: str) -> str:
-    """As a text of llmc: escaped, but for what is in backticks."""
+    """The text escaped, except in backticks, which become code."""
     parts = re.split(r"(?<!`)`([^`]+)`(?!`)", _line(text))
     shown = (code(part) if number % 2 else _escaped_marks(part) for number, part in enumerate(parts))
     return _escaped_start("".join(shown))
@@ -218,7 +218,7 @@ def _purpose(view: GoalView) -> list[str]:
 
 
 def _repository(snapshot: str) -> str:
-    """A line for each fact; the README, which is another's text, is one of them."""
+    """One line per fact; the README, squeezed into one line, is one of them."""
     facts, readme, start = snapshot.partition("\n\nREADME ")
     rows = [_with_code(fact) for fact in [*facts.split("\n\n"), readme + start] if fact]
     return f"Repository at planning time:\n\n{_bullets(rows)}" if rows else ""

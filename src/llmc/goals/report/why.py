@@ -79,7 +79,7 @@ def why_assignment(
     policy: Policy,
     clock: Clock,
 ) -> Why:
-    """An assignment. `stalled`: its newest stall event; `proofs`: summaries of its goal."""
+    """Explain an assignment. `stalled`: its newest stall event; `proofs`: summaries of its goal."""
     node = view.nodes.get(assignment.work_node_id)
     last = assignment.last_dispatch
     ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
@@ -190,7 +190,7 @@ def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clo
 
 
 def why_node(view: GoalView, node: Node) -> Why:
-    """A plan item without an assignment: whether it can start, and its dependencies."""
+    """Explain a plan item without an assignment: whether it can start, and its dependencies."""
     found = waits_of(view)
     waits = found.waiting.get(node.node_id, ())
     behind = found.holds_up.get(node.node_id, 0)
@@ -236,7 +236,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
 
 
 def why_goal(view: GoalView, percent: int) -> Why:
-    """A goal: ready, running and blocked items, and what holds up most."""
+    """Explain a goal: ready, running and blocked items, and those that hold up the most work."""
     found = waits_of(view)
     open_ = [a for a in view.assignments.values() if a.status.is_open]
     by = {status: [a.work_node_id for a in open_ if a.status is status] for status in S}

@@ -1,7 +1,7 @@
 """The goal database: one SQLite file with a rollback journal, changed in transactions only.
 
-A transaction serves as the lock: it is exclusive, names its holder to those who wait, and ends with its process. A damaged
-file is set aside by the next writer; readers leave it alone.
+A transaction serves as the lock: it is exclusive, names its holder to waiting processes, and ends with its process.
+A damaged file is set aside by the next writer; readers leave it alone.
 """
 
 import os
@@ -89,7 +89,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """Device and inode: differs after a file was set aside."""
+    """Device and inode, which differ after the file was set aside."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def _kept_name(path: Path, now: float) -> Path:
 
 FILE = "store.db"
 
-#: writers of one process wait here: SQLite's locks poll
+#: writers within a process wait here, because SQLite's locks poll
 _writers: dict[str, threading.Lock] = {}
 _writing = threading.local()
 
@@ -150,21 +150,21 @@ _writing = threading.local()
 class AnyGoalStore(ABC):
     """The goals of a root, changed in transactions only."""
 
-    #: why what was read last is empty; "" if it is not damaged
+    #: why the last read found nothing; "" if the store is not damaged
     damage = ""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What tells this store from others, for people too."""
+        """The store's unique name, also shown to the user."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether there can be goals in it."""
+        """Whether the store can contain goals."""
 
     @abstractmethod
     def is_in(self, root: Path) -> bool:
-        """Whether it is removed with that directory."""
+        """Whether the store is removed with that directory."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Reader]:
@@ -172,7 +172,7 @@ class AnyGoalStore(ABC):
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Writer]:
-        """A transaction: all of it or nothing. One writer at a time."""
+        """A transaction: all of it is written, or nothing. One writer at a time."""
 
     def apply(self, change: Change, *, typed: bool = False) -> None:
         with self.writing() as tx:
@@ -204,7 +204,7 @@ class AnyGoalStore(ABC):
         return Damaged(self.damage, hint=f"Restore a good copy of the file. {SET_ASIDE}")
 
     def clear_safe_mode(self) -> SafeMode | None:
-        """End safe mode; returns what it was."""
+        """End safe mode; returns the mode that was cleared, or None."""
         with self.writing() as tx:
             mode = tx.safe_mode()
             if mode is not None:
@@ -249,7 +249,7 @@ class GoalStore(AnyGoalStore):
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
-        """A transaction: all of it or nothing."""
+        """A transaction: all of it is written, or nothing."""
         with self._alone(), self._explained():
             db = self._open_to_write()
             try:
@@ -341,7 +341,7 @@ class GoalStore(AnyGoalStore):
             raise explain(error, f"cannot create {self.path}") from error
 
     def _examine(self, db: "Connection") -> int:
-        """The version; NewerStore or Damaged if it cannot be used. The whole file is checked once per process."""
+        """The format version; raises Damaged or, for writers, NewerStore. Checks the whole file once per object."""
         import sqlite3
 
         try:

@@ -1,4 +1,4 @@
-"""Tables of the goal database, their migrations, and records of goals as their rows."""
+"""Tables of the goal database, their migrations, and the reader and writer of goal records."""
 
 import json
 from collections import Counter
@@ -82,7 +82,7 @@ _SECOND = (
     ),
 )
 
-#: version 3: rows with the revision of their last write, so that readers fetch only new rows
+#: version 3: each row has the revision of its last write, so that readers fetch only new rows
 _STAMPED = ("nodes", "assignments", "crystallizations")
 
 
@@ -107,7 +107,7 @@ def _dispatches_apart(db: "Connection") -> None:
 def _rows_stamped(db: "Connection") -> None:
     for table in _STAMPED:
         db.execute(f"ALTER TABLE {table} ADD COLUMN revision INTEGER NOT NULL DEFAULT 0")
-        # unknown; at the latest with the last change of the goal
+        # unknown, but not later than the last change of the goal
         db.execute(
             f"UPDATE {table} SET revision = "
             f"coalesce((SELECT revision FROM goals WHERE goals.goal_id = {table}.goal_id), 0)"
@@ -139,13 +139,13 @@ R = TypeVar("R", bound=Row)
 #: above MOST_EVENTS the oldest are compacted and KEPT_EVENTS stay
 MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
-#: a condition for every row
+#: a condition that every row meets
 _ALL = "1 = 1"
 _NO_LIMIT = 1 << 62
 
 _OPEN = ", ".join(f"'{status}'" for status in AssignmentStatus if status.is_open)
 
-#: closed, but with a dispatch of unknown outcome: a withdrawal may have to be repeated
+#: has a pending, unconfirmed or failed dispatch: even if closed, a withdrawal may have to be repeated
 _OWED = (
     "assignment_id IN (SELECT assignment_id FROM dispatches WHERE result IN ('pending', 'timeout', 'error'))"
 )
@@ -190,7 +190,7 @@ class Rows(Protocol):
 
 
 class Statements(Protocol):
-    """A transaction that runs these statements: of SQLite, or one that understands its `?`."""
+    """A transaction of SQLite, or of a database adapter that understands SQLite's `?`."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
 
@@ -198,11 +198,11 @@ class Statements(Protocol):
 
 
 class Reader:
-    """Reads, all as of one moment."""
+    """Reads from one consistent snapshot."""
 
     def __init__(self, db: Statements, file: tuple[int, int] | None = None) -> None:
         self.db = db
-        #: device and inode: differs after a damaged store was set aside
+        #: device and inode, which differ after a damaged store was set aside
         self.file = file
         #: unreadable goals, and why
         self.unreadable: dict[str, str] = {}
@@ -227,7 +227,7 @@ class Reader:
         return self._view(self.goal(goal_id), _ALL)
 
     def live_view(self, goal_id: str) -> GoalView | None:
-        """The view without long-closed assignments: all that a tick needs."""
+        """The view without settled assignments: all that a tick needs."""
         goal = self.goal(goal_id)
         needs_all = goal is not None and goal.budget_usd  # for its cost
         return self._view(goal, _ALL if needs_all else f"(status IN ({_OPEN}) OR {_OWED})")
@@ -242,7 +242,7 @@ class Reader:
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
     def view_since(self, known: GoalView, revision: int) -> GoalView | None:
-        """The same as `view`, updated from a known view with the rows written since."""
+        """A known view, updated with the rows written after a revision."""
         goal_id = known.goal.goal_id
         goal, values = self.goal(goal_id), (goal_id, revision)
         if goal is None:
@@ -256,7 +256,7 @@ class Reader:
         return GoalView(goal, {**known.nodes, **nodes}, {**known.assignments, **given})
 
     def views(self, besides: Collection[str] = ()) -> list[GoalView]:
-        """All goals except of these statuses; problems go to `unreadable`."""
+        """All goals except those with these statuses; problems go to `unreadable`."""
         rows = self.db.execute("SELECT goal_id, status FROM goals ORDER BY rowid").fetchall()
         wanted = [goal_id for goal_id, status in rows if status not in besides]
         return [view for goal_id in wanted if (view := self.readable(goal_id))]
@@ -285,16 +285,16 @@ class Reader:
         return next(iter(self._assignments("assignment_id = ?", (assignment_id,))), None)
 
     def open_assignments(self) -> list[Assignment]:
-        """Of all goals, orphans included."""
+        """The open assignments of all goals, including orphans."""
         return self._assignments(f"status IN ({_OPEN})", ())
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
-        """Oldest first; `since`: written after that revision."""
+        """The summaries of a goal, oldest first; `since`: only those written after that revision."""
         query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
         return self._all(Crystallization, query, (goal_id, since))
 
     def latest_crystals(self, goal_id: str, before: "Crystals | None" = None, since: int = -1) -> "Crystals":
-        """The newest by plan item; `before`: the result as of `since`."""
+        """The newest summary of each plan item; `before`: the result as of `since`."""
         query = (
             "SELECT work_node_id, created_at, payload FROM crystallizations WHERE goal_id = ? AND revision > ? "
             "ORDER BY created_at, rowid"
@@ -308,7 +308,7 @@ class Reader:
     def events(
         self, goal_id: str = "", *, since: float = 0.0, last: int | None = None
     ) -> list[tuple[int, Event]]:
-        """With their numbers, oldest first; `last`: only the newest."""
+        """Events with their numbers, oldest first; `last`: only this many of the newest."""
         query = "SELECT seq, payload FROM events WHERE ts >= ?"
         values: list[Any] = [since]
         if goal_id:
@@ -342,7 +342,7 @@ class Reader:
         )
         for assignment_id, payload in rows:
             histories.setdefault(assignment_id, []).append(decoded(Dispatch, payload))
-        for one in found:  # not shared yet
+        for one in found:  # safe: not shared yet
             force_setattr(one, "dispatch_history", tuple(histories.get(one.assignment_id, ())))
         return found
 
@@ -363,7 +363,7 @@ class Writer(Reader):
     """Writes inside a transaction."""
 
     def apply(self, change: Change, *, typed: bool = False) -> None:
-        """The only way to write. `typed`: by the user, so a secret is refused instead of removed."""
+        """The only way to write records. `typed`: by the user, so a secret is refused instead of removed."""
         if change.is_empty():
             return
         change = clean(change, typed=typed)
@@ -472,7 +472,7 @@ class Writer(Reader):
             self.compact(KEPT_EVENTS)
 
     def compact(self, keep: int) -> None:
-        """Replace the oldest events by one summary per goal."""
+        """Replace the oldest events with one summary per goal."""
         rows = self.db.execute(
             "SELECT seq, payload FROM events ORDER BY seq LIMIT ?", (max(0, self._counter("events") - keep),)
         )
@@ -498,7 +498,7 @@ class Writer(Reader):
 
 
 def encoded(record: Row) -> str:
-    """Only what differs from the defaults, to keep large plans fast to read."""
+    """A record as JSON, without default values, so that large plans are fast to read."""
     said = {
         name: value
         for field, name, usual in _fields(type(record))
@@ -534,7 +534,7 @@ MILESTONE = "overseer.milestone"
 
 
 def milestones(rows: Iterable[tuple[int, Event]]) -> dict[int, Event]:
-    """Replace these events by one per goal, under the number of its last one; the counts are kept."""
+    """Replace these events with one per goal, under the number of its last event; the counts are kept."""
     groups: dict[str, list[tuple[int, Event]]] = {}
     for number, event in rows:
         groups.setdefault(event.goal_id, []).append((number, event))

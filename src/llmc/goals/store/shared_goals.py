@@ -1,4 +1,4 @@
-"""AnyGoalStore in the fleet's database: the same rows and statements as in the file, shared by all nodes."""
+"""The goal store in the fleet's database: the same rows and statements as in the file, shared by all nodes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from llmc.goals.store.goal_store import AnyGoalStore
 from llmc.goals.store.rows import Reader, Writer
 
 SCHEMA = "llmc_goals"
-#: a writer keeps other writers out, and no reader
+#: keeps out other writers, but not readers
 ALONE = "lock table counters in exclusive mode"
 
 

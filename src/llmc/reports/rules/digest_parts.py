@@ -78,7 +78,7 @@ class Waiting(Struct, frozen=True):
     #: the pin of unfinished work
     ref: str | None = None
     since_unix: float | None = None
-    #: tasks that can continue then, directly or not; None if the task list is unknown
+    #: how many tasks it blocks, directly or not; None if the task list is unknown
     unblocks: int | None = None
 
 
@@ -200,7 +200,7 @@ class Ended(_Attempted, frozen=True, kw_only=True):
 
 
 class Held(_Attempted, frozen=True, kw_only=True):
-    """A task that needs the user since its last attempt in this period: it failed, or used up its budget."""
+    """A task that has needed the user since its last attempt in this period: it failed, or used up its budget."""
 
     #: `quarantined` or `parked`
     hold: str
@@ -237,20 +237,20 @@ class Runs(Struct, frozen=True):
     task_id: str | None = None
     ended_unix: float | None = None
     total_s: float = 0.0
-    #: time of that while the fleet was parked
+    #: how much of that the fleet was parked
     parked_s: float = 0.0
     #: tasks accepted per hour of run time, not counting parks; None without run time
     tasks_per_hour: float | None = None
 
 
 class TriedHost(Struct, frozen=True, kw_only=True):
-    """A host that contained agents tried to connect to in the period, and may not."""
+    """A host that contained agents tried to connect to in the period, but may not."""
 
     #: with its port
     host: str
     why: str
     workers: tuple[str, ...]
-    #: how often by the agents that run now
+    #: how often the running agents tried
     tries: int
 
 
@@ -478,7 +478,7 @@ class _View:
         return tuple(sorted(inside, key=lambda one: one.at_unix))
 
     def refused_hosts(self) -> tuple[TriedHost, ...]:
-        """Each host once, with all who tried."""
+        """Each host once, with all workers that tried it."""
         told: dict[str, list[Refusal]] = {}
         for one in self._refusals():
             told.setdefault(one.host, []).append(one)
@@ -512,7 +512,7 @@ class _View:
         return clip(zip(begun, ended, strict=True), self.period)
 
     def _parked(self, park: Park) -> list[Span]:
-        """When a run was parked."""
+        """The parts of a park in which auto mode ran."""
         span = (park.began, self._end() if park.ended is None else park.ended)
         return overlap([span], self._run_spans())
 

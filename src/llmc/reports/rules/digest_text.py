@@ -17,7 +17,7 @@ When = Callable[[float], str]
 
 #: items explained in full; for the others only the command is shown
 MOST_WAITING = 6
-#: reasons with a common prefix of this length are the same
+#: a reason is not repeated if the text already has this many of its first characters
 SAME = 40
 #: up to this many landed tasks get a line each; more are shown in columns
 MOST_LANDED = 12
@@ -64,7 +64,7 @@ def money(amount: float) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Comma-separated, and limited to a few lines."""
+    """Comma-separated, with at most `MOST_NAMES` names."""
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 

@@ -136,7 +136,7 @@ class Interruption(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A host that a contained agent tried to connect to, and may not."""
+    """A host that a contained agent tried to connect to, but may not."""
 
     at_unix: float
     worker: str

@@ -1,4 +1,4 @@
-"""Where a comment stands: found again after the worker changed its work, or after a rebase. Pure."""
+"""The place of a comment, and finding it again after the worker changed its work, or after a rebase. Pure."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,12 +10,12 @@ from llmc.reviews.rules.diff_rows import DiffFile, DiffRow, Kind
 
 #: how many lines of code are quoted with a comment, the commented one last
 QUOTED = 3
-#: a quote that occurs more than once counts only this near to the old line
+#: a quote that occurs more than once counts only within this many lines of the old line
 NEAR = 20
 
 
 class Side(StrEnum):
-    """The file a line number counts in."""
+    """The version of the file that a line number refers to."""
 
     OLD = "old"
     NEW = "new"
@@ -24,13 +24,13 @@ class Side(StrEnum):
 class Fit(StrEnum):
     """How well the place of a comment is known."""
 
-    #: the file has the same change
+    #: the file has the same change, or the quoted lines are still at the same line
     EXACT = "exact"
     #: the quoted lines were found elsewhere in the file
     MOVED = "moved"
-    #: the lines are gone; the comment stands at the top of the file
+    #: the lines are gone; the comment is at the top of the file
     LINE_GONE = "line_gone"
-    #: the file is no longer in the diff; the comment stands at the top of the page
+    #: the file is no longer in the diff; the comment is at the top of the page
     FILE_GONE = "file_gone"
 
 
@@ -83,7 +83,7 @@ def placed(anchor: Anchor, files: Sequence[DiffFile]) -> Anchor:
 
 
 def row_of(anchor: Anchor, file: DiffFile) -> int | None:
-    """The index of its row in a file; None: at the top. In a diff from another base, an old line is another one."""
+    """The index of its row in a file; None: at the top. Compares the text too: line numbers differ on another base."""
     if anchor.line is None or anchor.path != file.path:
         return None
     text = anchor.quote[-1:]
@@ -104,12 +104,12 @@ def _line(row: DiffRow, side: Side) -> int | None:
 
 
 def _same_row(anchor: Anchor, file: DiffFile) -> int | None:
-    """The same change on another base has other numbers: the quote decides, the nearest one first."""
+    """The line in the same change on another base: its numbers differ, so the nearest quote counts."""
     return _quoted_at(anchor, file, nearest=True)
 
 
 def _quoted_at(anchor: Anchor, file: DiffFile, *, nearest: bool = False) -> int | None:
-    """The line where the quote ends: the only one, or one near the old line."""
+    """The line where the quote ends: the only match, or the one nearest to the old line, if near enough."""
     rows = [(line, row.text) for row in file.rows if (line := _line(row, anchor.side)) is not None]
     for quote in (anchor.quote, anchor.quote[-1:]):
         found = [line for at, (line, _) in enumerate(rows) if _ends_here(rows, at, quote)]

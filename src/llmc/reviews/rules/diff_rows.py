@@ -1,4 +1,4 @@
-"""A diff as files and rows, with the changed words of each line: made once, drawn by every screen. Pure."""
+"""A diff as files and rows, with the changed words of each line, for every screen. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ ALIKE = 0.4
 
 
 class Kind(StrEnum):
-    """What a row of a diff is."""
+    """The kind of a row of a diff."""
 
     CONTEXT = "context"
     ADDED = "added"
     REMOVED = "removed"
     #: the start of a hunk; `text` says where it is
     HUNK = "hunk"
-    #: a remark of git, such as a missing newline or a binary file
+    #: a remark by git, such as a missing newline or a binary file
     NOTE = "note"
 
 
@@ -51,7 +51,7 @@ class DiffFile(Struct, frozen=True):
     #: None for a binary file
     added: int | None
     deleted: int | None
-    #: equal for the same change of this file on another base, and for one like it at another place
+    #: equal for the same change on another base, and for the same lines at another place in the file
     patch_id: str
     rows: tuple[DiffRow, ...]
     #: equal only if the file is the same before and after the change
@@ -134,7 +134,7 @@ def _said(line: str) -> str:
 
 
 def _name(value: str | None) -> str:
-    """`a/path`, `"a/quoted"` or /dev/null."""
+    """The path in `a/path` or `"a/quoted"`; empty for /dev/null."""
     if value is None:
         return ""
     plain = _unquoted(value.rstrip("\t"))
@@ -142,7 +142,7 @@ def _name(value: str | None) -> str:
 
 
 def _from_first(line: str) -> str:
-    """`diff --git a/x b/x`: of a file whose contents did not change, so both names are the same."""
+    """The path in `diff --git a/x b/x`, if no other line has it; then both names are the same."""
     rest = line.removeprefix("diff --git ")
     if rest.startswith('"'):
         return _unquoted(rest[: rest.index('" ') + 1]).partition("/")[2] if '" ' in rest else _unquoted(rest)
@@ -154,7 +154,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 
 
 def _unquoted(name: str) -> str:
-    """A name as git quotes it: `"caf\\303\\251"`."""
+    """Undo git's quoting of a name such as `"caf\\303\\251"`."""
     if not (name.startswith('"') and name.endswith('"') and len(name) > 1):
         return name
     data = bytearray()
@@ -264,7 +264,7 @@ class Gap(Struct, frozen=True):
 
     first: int
     last: int
-    #: what to add for the numbers in the old file
+    #: what to add to get the numbers in the old file
     to_old: int
 
     @property
@@ -272,7 +272,7 @@ class Gap(Struct, frozen=True):
         return max(0, self.last - self.first + 1)
 
     def rows(self, lines: Sequence[str], numbers: range) -> list[DiffRow]:
-        """Some of them as rows; `lines`: the whole new file."""
+        """Some of these lines as rows; `lines`: the whole new file."""
         return [
             DiffRow(Kind.CONTEXT, lines[number - 1], number + self.to_old, number)
             for number in numbers
@@ -281,7 +281,7 @@ class Gap(Struct, frozen=True):
 
 
 def gap_before(file: DiffFile, at: int) -> Gap:
-    """What is left out before the hunk in this row."""
+    """The lines that are left out before the hunk in this row."""
     hunk = file.rows[at]
     before = (row.new for row in reversed(file.rows[:at]) if row.kind is not Kind.HUNK and row.new)
     end, start = next(before, 0), hunk.new or 0

@@ -1,4 +1,4 @@
-"""The comments on one task's work, in rounds: what you wrote, what was sent, and what became of it. Pure."""
+"""The comments on one task's work, in rounds: drafts, what was sent, and whether it was addressed. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,24 +13,24 @@ from llmc.reviews.rules.diff_rows import DiffFile
 
 #: longer comments are refused: a prompt has a limit
 MOST_CHARS = 20_000
-#: how an agent says which comments it addressed, in a line of its own
+#: starts the line in which an agent names the comments it addressed
 CLAIM = "Addressed:"
 _CLAIMED = re.compile(rf"^\W*{CLAIM}(?P<ids>.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 class Save(Struct, frozen=True):
-    """One of several saves of a text from one form: they may arrive in any order, and the last one counts."""
+    """One save of the text in a form. Saves may arrive in any order; the one with the highest step counts."""
 
     form: str = ""
     step: int = 0
 
 
-#: a text that comes from no form of a browser
+#: a text that does not come from a form in a browser
 ELSEWHERE = Save()
 
 
 class Comment(Struct, frozen=True, kw_only=True):
-    """A comment on a line or a file of a diff, or on the whole of it."""
+    """A comment on a line or a file of a diff, or on the whole diff."""
 
     #: unique within a talk
     id: str
@@ -38,13 +38,13 @@ class Comment(Struct, frozen=True, kw_only=True):
     anchor: Anchor | None
     text: str
     at_unix: float
-    #: the number of changes; a writer who saw an older one is refused
+    #: the revision; an edit based on an older one is refused
     rev: int = 1
     #: the round it was sent with; 0: a draft
     round: int = 0
     #: closed by the user
     closed: bool = False
-    #: what its text came with
+    #: the save that its text came with
     save: Save = ELSEWHERE
 
 
@@ -58,7 +58,7 @@ class Round(Struct, frozen=True, kw_only=True):
     ref: str
     at_unix: float
     prompt_id: str
-    #: a draft of these comments is being sent: whether it arrived is not known yet
+    #: the comments that are being sent; empty once it is known that they arrived
     pending: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ class Talk(Struct, frozen=True, kw_only=True):
 
     @property
     def round(self) -> int:
-        """The round that the user is in: one more than were sent."""
+        """The current round: one more than were sent."""
         return len([one for one in self.rounds if not one.pending]) + 1
 
     def comment(self, comment_id: str) -> Comment:
@@ -95,7 +95,7 @@ class Talk(Struct, frozen=True, kw_only=True):
 def drafted(
     talk: Talk, anchor: Anchor | None, text: str, now: float, save: Save = ELSEWHERE
 ) -> tuple[Talk, str]:
-    """With a new draft, or another text of the one that the same form made; and its id."""
+    """Add a draft, or change the one that the same form made; also returns its id."""
     made_by_it = (
         one.id for one in talk.comments if not one.round and save.form and one.save.form == save.form
     )
@@ -109,7 +109,7 @@ def drafted(
 def edited(
     talk: Talk, comment_id: str, text: str, now: float, rev: int | None = None, save: Save = ELSEWHERE
 ) -> Talk:
-    """With another text of a draft; `rev`: the revision that the writer saw, if it was not the same form's."""
+    """Change the text of a draft. `rev`: the revision that the writer saw; not checked for saves of the same form."""
     old = talk.comment(comment_id)
     _refuse_sent(old)
     is_same = bool(save.form) and save.form == old.save.form
@@ -124,13 +124,13 @@ def edited(
 
 
 def removed(talk: Talk, comment_id: str) -> Talk:
-    """Without a draft."""
+    """Delete a draft."""
     _refuse_sent(talk.comment(comment_id))
     return replace(talk, comments=tuple(one for one in talk.comments if one.id != comment_id))
 
 
 def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
-    """With a sent comment closed, or open again."""
+    """Close a sent comment, or open it again."""
     old = talk.comment(comment_id)
     if not old.round:
         raise Refused(
@@ -141,7 +141,7 @@ def closed(talk: Talk, comment_id: str, *, is_closed: bool = True) -> Talk:
 
 
 def viewed(talk: Talk, file: DiffFile, *, is_viewed: bool) -> Talk:
-    """With a file marked as viewed; the mark is gone when the file is another one, before or after its change."""
+    """Mark a file as viewed, or not. The mark is gone once the file differs, before or after its change."""
     others = {path: exact for path, exact in talk.viewed.items() if path != file.path}
     return replace(talk, viewed={**others, file.path: file.exact} if is_viewed else others)
 
@@ -151,7 +151,7 @@ def is_viewed(talk: Talk, file: DiffFile) -> bool:
 
 
 def sending(talk: Talk, sent: Round) -> Talk:
-    """Before a request is typed: which comments it has."""
+    """Before a request is sent: record which comments it has."""
     drafts = tuple(comment.id for comment in talk.drafts)
     return replace(talk, rounds=(*settled_rounds(talk), replace(sent, pending=drafts)))
 
@@ -175,18 +175,18 @@ def settled_rounds(talk: Talk) -> tuple[Round, ...]:
 
 
 class Placed(Struct, frozen=True):
-    """A comment, at its place in the current diff, and what became of it: what git shows, and what the agent says."""
+    """A comment at its place in the current diff, with what git shows and what the agent says about it."""
 
     comment: Comment
     anchor: Anchor | None
-    #: whether the commented lines, or the file, changed since the comment was made; None: it is on no lines
+    #: whether the commented lines, or the file, changed since the comment was made; None: it is about the whole change
     lines_changed: bool | None = None
     #: the agent says that it addressed the comment
     claimed: bool = False
 
     @property
     def standing(self) -> str:
-        """For people; only the user closes a comment."""
+        """Its state, as text; only the user closes a comment."""
         if not self.comment.round:
             return "draft"
         if self.comment.closed:
@@ -197,7 +197,7 @@ class Placed(Struct, frozen=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """The agent says that it addressed the comment, and git shows no change there."""
+        """Whether the agent says that it addressed the comment, but git shows no change there."""
         return self.claimed and self.lines_changed is False and not self.comment.closed
 
 
