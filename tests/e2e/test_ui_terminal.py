@@ -186,6 +186,18 @@ def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None
     assert ui.exit_code == 0
 
 
+@pytest.mark.parametrize("line", ['attach "adam', "message 'adam", "status \\"])
+def test_a_command_with_an_open_quote_is_refused(screen: Open, line: str) -> None:
+    """Break: split the line with shlex in more than one place."""
+    ui = screen()
+    ui.press(":")
+    ui.sees("Tab completes")
+    ui.type(line)
+    ui.press("Enter")
+    ui.sees("cannot parse the command")
+    assert ui.exit_code is None
+
+
 def test_hold_twice_is_no_hold(screen: Open, scripted: Fleet) -> None:
     """Break: check whether it is held before taking the lock."""
     ui = screen()
@@ -261,6 +273,15 @@ def test_a_dumb_terminal_gets_lines(scripted: Fleet) -> None:
     ui = Terminal(scripted, "ui", shell="env TERM=dumb {}")
     ui.sees("Type the number", "0 need you")
     assert ui.modes == "0 0"
+    ui.type('attach "adam')
+    ui.press("Enter")
+    ui.sees("cannot parse the command")
+    ui.type("llmc ui --help")  # on the terminal itself: a command whose output is captured ends with "done"
+    ui.press("Enter")
+    ui.sees("Usage: llmc ui", "--theme")
+    ui.type("list")
+    ui.press("Enter")
+    ui.sees_no("done")
     ui.type("quit")
     ui.press("Enter")
     ui.sees("BACK AT THE PROMPT")

@@ -15,16 +15,17 @@ from psycopg.rows import dict_row
 
 from llmc.agents.claude.task_files import parse
 from llmc.config.paths import Root
-from llmc.fleet import nodes
+from llmc.fleet import nodes, statements
 from llmc.fleet.database import Database
 from llmc.fleet.nodes import Membership
 from llmc.goals.store.shared_goals import SharedGoals
-from llmc.records.task import Task
+from llmc.records.task import Task, in_order
 from llmc.repo.project import Project, bare_project
 from llmc.tasks.shared import SharedTasks
 from tests.support.postgres import server
 
 if TYPE_CHECKING:
+    from llmc.fleet.database import Rows as DbRows
     from tests.support.fleet import Fleet
 
 SWITCH = "LLMC_TEST_POSTGRES"
@@ -67,6 +68,30 @@ def bare(folder: Path) -> Project:
     return made
 
 
+#: as a task is numbered that comes with its own id
+AT_LEAST_NUMBER = """
+insert into llmc.list as l (name, highest) values (%(list)s, %(number)s)
+on conflict (name) do update set highest = greatest(l.highest, %(number)s)"""
+
+
+class Seeded(SharedTasks):
+    """Tasks under the ids that a test gives them, as in files."""
+
+    def insert(self, task: Task, by: str) -> bool:
+        """Whether the list did not have that id."""
+
+        def work(rows: "DbRows") -> bool | None:
+            key = self.key(task.id)
+            if rows.execute(statements.TASK, self._values(key)).fetchall():
+                return None
+            rows.execute(AT_LEAST_NUMBER, self._values(number=in_order(task.id)[1]))
+            return self._insert(rows, key, task, by)
+
+        is_ready = self._db.do(work)
+        self._tell_of_new(bool(is_ready))
+        return is_ready is not None
+
+
 @functools.cache
 def _database_of(folder: Path) -> str:
     return server().new()
@@ -79,7 +104,7 @@ class Rows:
         self._url = url
         self._opened = (Database(url), Database(url))
         own = Membership(self._opened[0], NODE, "a test", "a test", 60.0)
-        self._tasks = SharedTasks(own, list_name)
+        self._tasks = Seeded(own, list_name)
         self.goals = SharedGoals(self._opened[1])
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import gc
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,21 +35,21 @@ _INTERACTIVE = (
     "demo",
     "drill",
 )
-#: options with which a command goes on until the user ends it
+#: options with which a command runs until the user stops it
 _ENDLESS = frozenset({"--follow", "-F", "--watch"})
-#: commands that go on until the user ends them, but not with these options
+#: commands that run until the user stops them, except with these options
 _SERVERS = {
     "up": frozenset({"--detach", "-d", "--help"}),
     "web": frozenset({"--detach", "--link", "--sign-out", "--stop", "--help"}),
 }
-#: a typed command may take long: an accept validates
+#: time limit of a typed command; it may take long, since an accept validates
 COMMAND_S = 3600.0
-#: the screen keeps what it printed
+#: most output of a typed command, since the screen keeps it
 OUTPUT_BYTES = 1 << 24
 
 
 def dispatch(argv: list[str]) -> int | None:
-    """Run `llmc`, `llmc ui` and `llmc --root PATH ui` on a terminal; None for any other command line, or if an agent calls."""
+    """Run `llmc`, `llmc ui` or `llmc --root PATH ui` on a terminal; None for another command line or an agent."""
     match argv:
         case []:
             opens, root = roots.has_fleet(), None
@@ -75,7 +75,7 @@ def is_installed() -> bool:
 
 
 def show(project: Project, theme: str | None, only_ascii: bool) -> int:
-    """Show one root after the other, as the user switches."""
+    """Show a root, then each root that the user switches to."""
     if os.environ.get("TERM", "dumb") == "dumb":
         return show_lines(project)
     gc.disable()  # until the first frame is drawn
@@ -105,7 +105,7 @@ def show_lines(project: Project) -> int:
 
 
 def _environ_of_user() -> dict[str, str]:
-    """The environment without the LC_CTYPE that Python itself sets where the locale is C."""
+    """The environment without the LC_CTYPE that Python itself sets if the locale is C."""
     environ = dict(os.environ)
     if sys.flags.utf8_mode and environ.get("LC_CTYPE") == "C.UTF-8":
         del environ["LC_CTYPE"]
@@ -116,22 +116,17 @@ def typed(project: Project) -> "Typed":
     """How commands that the user types on the screen are completed and run."""
     from llmc.tui.typed import Typed
 
-    def argv(line: str) -> list[str]:
-        return [sys.executable, "-m", "llmc", "--root", str(project.root.path), *shlex.split(line)]
+    def argv(words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "llmc", "--root", str(project.root.path), *words]
 
-    def run(line: str, stopping: Callable[[], bool]) -> tuple[int, str]:
-        try:
-            words = argv(line)
-        except ValueError as error:
-            return Exit.USAGE, f"cannot parse the command: {error}"
-        given = shlex.split(line)
-        if given and given[0] in _SERVERS and _SERVERS[given[0]].isdisjoint(given):
+    def run(words: Sequence[str], stopping: Callable[[], bool]) -> tuple[int, str]:
+        if words and words[0] in _SERVERS and _SERVERS[words[0]].isdisjoint(words):
             return (
                 Exit.REFUSED,
-                f"this command runs until you stop it; to run it in the background: {line} --detach",
+                f"this command runs until you stop it; to run it in the background: {shlex.join(words)} --detach",
             )
         done = proc.run_bounded(
-            words,
+            argv(words),
             cwd=Path.cwd(),
             env=dict(os.environ),
             input=b"",
@@ -141,17 +136,16 @@ def typed(project: Project) -> "Typed":
         )
         return done.returncode, done.stdout + done.stderr
 
-    def needs_terminal(line: str) -> bool:
-        words = line.split()
+    def needs_terminal(words: Sequence[str]) -> bool:
         is_endless = not _ENDLESS.isdisjoint(words)
-        is_one = words[:1] and words[0] in _INTERACTIVE
-        return bool(is_one or is_endless or words[:2] in (["config", "edit"], ["status", "-w"]))
+        is_one = bool(words) and words[0] in _INTERACTIVE
+        return is_one or is_endless or list(words[:2]) in (["config", "edit"], ["status", "-w"])
 
     return Typed(argv, run, needs_terminal, lambda line: _completions(str(project.root.path), line))
 
 
 def _completions(root: str, line: str) -> list[str]:
-    """How the last word of a command line can go on."""
+    """Completions of the last word of a command line."""
     from click.shell_completion import ShellComplete
 
     from llmc.cli.app import cli

@@ -1,4 +1,4 @@
-"""Names in the fleet, the health of a node, and how rows that are numbered by many writers are read. Pure."""
+"""Names in the fleet, the health of a node, and how to read rows that many writers number. Pure."""
 
 import json
 import shlex
@@ -14,13 +14,13 @@ from llmc.records.statuses import AT_WORK
 
 #: a number that is still missing after this time belongs to a change that was rolled back
 MISSING_S = 60.0
-#: a node beats this often while its lease lasts
+#: heartbeats of a node per lease
 BEATS = 4
-#: but at least this often
+#: longest time between two heartbeats
 MOST_BEAT_S = 10.0
-#: the next command for a question
+#: how the command for a question begins
 ANSWER = "llmc answer "
-#: an answer without a receipt
+#: the outcome of an answer without a receipt
 PENDING = "pending"
 
 
@@ -30,12 +30,12 @@ def beat_s(lease_s: float) -> float:
 
 
 def full_name(node: str, worker: str) -> str:
-    """A worker in the books of all nodes."""
+    """The name of a worker in the books of all nodes."""
     return worker if "/" in worker or not worker else f"{node}/{worker}"
 
 
 def own_name(node: str, worker: str) -> str:
-    """The same, as its own node calls it."""
+    """The name of a worker on its own node."""
     return worker.removeprefix(f"{node}/")
 
 
@@ -57,8 +57,8 @@ def split_name(node: str, worker: str) -> tuple[str, str]:
 class Reading(Struct):
     """How far numbered rows have been read.
 
-    A number is taken before its row is visible, so a row may appear below those that were read already. Numbers that
-    were skipped are asked for again, until no writer can still have them.
+    A number is taken before its row is visible, so a row may appear below those already read. Skipped numbers are
+    queried again, until no writer can still have them.
     """
 
     after: int = 0
@@ -66,7 +66,7 @@ class Reading(Struct):
     missing: dict[int, float] = field(default_factory=dict)
 
     def took(self, numbers: Iterable[int], now: float) -> None:
-        """These rows came, in order."""
+        """Record that these rows were read, in order."""
         for number in numbers:
             if number > self.after:
                 self.missing |= dict.fromkeys(range(self.after + 1, number), now)
@@ -83,7 +83,7 @@ class Need(Struct, frozen=True):
     text: str
     #: the command for it, on that node
     next: str
-    #: as in the attention list of that node
+    #: its key in the attention list of that node
     key: str = ""
     kind: str = ""
     since_unix: float = 0.0
@@ -97,17 +97,17 @@ class Node(Struct, frozen=True):
     place: str
     #: `up`, `draining`, `down` or `silent`
     state: str
-    #: since it was last heard
+    #: time since it was last heard
     silent_s: float
     version: str
     client: str
     workers: dict[str, str]
-    #: tasks that it has
+    #: how many tasks it has
     claims: int
     attention: list[Need] = []
-    #: this root
+    #: whether it is this root
     is_own: bool = False
-    #: on this machine
+    #: whether it is on this machine
     is_near: bool = False
 
     @property
@@ -123,12 +123,12 @@ class Sighting(Struct, frozen=True):
     #: the node that saw them
     node: str
     nodes: list[Node]
-    #: how many more there are
+    #: how many more nodes there are
     more: int = 0
 
 
 def told_once(nodes: Iterable[Node], known: Collection[str] = ()) -> list[Node]:
-    """The nodes, without what another one lists too: tasks and goals are of all nodes. `known`: keys of what is told already."""
+    """The nodes, with each need about tasks or goals, which all nodes share, only once. `known`: keys to leave out."""
     told = set(known)
     found = []
     for node in nodes:
@@ -139,16 +139,16 @@ def told_once(nodes: Iterable[Node], known: Collection[str] = ()) -> list[Node]:
 
 
 def command_for(node: Node, need: Need) -> str:
-    """What a node suggests, as it is typed here. Tasks and goals are the same on all nodes."""
+    """The command that a node suggests, as typed on this node. Tasks and goals are the same on all nodes."""
     command = command_in(need.next)
     return need.next if node.is_own or need.kind in OF_FLEET or not command else elsewhere(node, command)
 
 
 def elsewhere(node: Node, command: str) -> str:
-    """A command for another node, as it is typed here."""
+    """A command for another node, as typed on this node."""
     if command.startswith(ANSWER):
-        asker = command.removeprefix(ANSWER).partition(" ")[0]
-        return command.replace(asker, f"{node.name}/{asker}", 1) if asker in node.workers else command
+        words = command.removeprefix(ANSWER)
+        return f"{ANSWER}{node.name}/{words}" if words.partition(" ")[0] in node.workers else command
     host, _, root = node.place.partition(":")
     there = f"cd {shlex.quote(root)} && {command}"
     return there if node.is_near else f"ssh {shlex.quote(host)} -t {shlex.quote(there)}"
@@ -160,7 +160,7 @@ def question_for(worker: str, needs: Iterable[Need]) -> str:
 
 
 def storable(text: str) -> str:
-    """PostgreSQL takes no NUL and no half of a surrogate pair."""
+    """The text without NULs and lone surrogates, which PostgreSQL does not accept."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
@@ -169,9 +169,9 @@ def storable_json(value: object) -> str:
 
 
 def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[str, str] | None:
-    """What to say of a worker that is not here, and the next step; None if no other node has it.
+    """A message about a worker that is not on this node, and the next step; None if no other node has it.
 
-    `worker` may be NODE/WORKER. `command`: the words after `llmc` that named it.
+    `worker` may be NODE/WORKER. `command`: the words after `llmc`, which name the worker.
     """
     of, _, name = worker.rpartition("/")
     found = [node for node in nodes if node.name == of or (not of and name in node.workers)]

@@ -1,11 +1,11 @@
-"""Every SQL statement on the fleet's tables. All times are the database's.
+"""Every SQL statement on the fleet's tables. All times are by the database's clock.
 
-A claim notifies nobody, because commits that notify wait for each other.
+A claim sends no notification, because commits that notify wait for each other.
 """
 
-#: all nodes listen to it
+#: the channel that all nodes listen to
 CHANNEL = "llmc"
-#: each node listens to one of its own; names of channels are no longer than this
+#: most characters of a channel name; each node also listens to a channel of its own
 MOST_CHANNEL = 63
 _CHANNEL_OF = f"left('{CHANNEL}:' || node, {MOST_CHANNEL})"
 #: why a node is called: a worker has an answer, or a task is ready
@@ -13,7 +13,7 @@ FOR_ANSWER, FOR_TASK = "answer", "task"
 
 
 def channel_of(node: str) -> str:
-    """As in `_CHANNEL_OF`."""
+    """The channel of a node, as in `_CHANNEL_OF`."""
     return f"{CHANNEL}:{node}"[:MOST_CHANNEL]
 
 
@@ -51,7 +51,7 @@ with looks_again as (delete from llmc.waiting where node = %(node)s)
 update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
 where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
 returning name"""
-#: with the nodes that need the user first, for the screens
+#: returns the nodes that need the user first, for the screens
 _BEAT = """
 with renewed as (
     update llmc.task set lease_until = now() + %(lease)s where node = %(node)s and claim = any(%(claims)s)
@@ -93,7 +93,7 @@ STOP_WAITING = "delete from llmc.waiting where node = %(node)s"
 #: a node that left does not come back for its tasks
 EXPIRE_NODE = "update llmc.task set lease_until = now() where node = %(node)s and claim is not null"
 
-# Post-accept commands. A landed task has a row until its command has finished; if there is a command, no other node lands.
+# Post-accept commands. A landed task has a row until its command has finished; while one is due, no other node lands.
 
 ADD_POST_ACCEPT = """
 insert into llmc.post_accept (list, task, worker, node, until, wanted)
@@ -108,7 +108,7 @@ delete from llmc.post_accept where list = %(list)s and task = %(task)s and node 
 EXPIRE_POST_ACCEPTS = "update llmc.post_accept set until = now() where node = %(node)s"
 DROP_UNWANTED = "delete from llmc.post_accept where node = %(node)s and not wanted"
 
-#: one node at a time has a lease; who has it keeps it
+#: one node at a time has a lease, and keeps it until it expires
 LEASE = """
 insert into llmc.lease as l (name, node, until) values (%(name)s, %(node)s, now() + %(lease)s)
 on conflict (name) do update set node = excluded.node, until = excluded.until
@@ -126,7 +126,7 @@ insert into llmc.answer (node, worker, question, text, sender)
 values (%(node)s, %(worker)s, %(question)s, %(text)s, %(sender)s) returning id"""
 CALL_NODE = f"select pg_notify({_CHANNEL_OF}, '{FOR_ANSWER}') from (select %(node)s::text as node) called"
 ONE_ANSWER = f"select {_ANSWER} from llmc.answer where id = %(id)s"
-#: of one node, those without a receipt; of all nodes, also those that were not delivered
+#: for one node, answers without a receipt; for all nodes, also recent ones that were not delivered
 OPEN_ANSWERS = f"""
 select {_ANSWER} from llmc.answer where (outcome = 'pending' and %(node)s in ('', node))
     or (%(node)s = '' and outcome not in ('acknowledged', 'queued') and ended > now() - interval '1 day')
@@ -135,12 +135,12 @@ END_ANSWER = """
 update llmc.answer set outcome = %(outcome)s, reason = %(reason)s, prompt_id = %(prompt_id)s,
     elapsed_ms = %(elapsed_ms)s, ended = now()
 where id = %(id)s and outcome = 'pending'"""
-#: a node that left answers no more
+#: a node that left delivers no answers
 REFUSE_ANSWERS = """
 update llmc.answer set outcome = 'refused', reason = 'node ' || node || ' left the fleet', ended = now()
 where node = %(node)s and outcome = 'pending'"""
 
-# Events. A node's clock may be wrong: only the age of an event counts, as it is when the node sends it.
+# Events. A node's clock may be wrong, so only the age of an event counts, at the time when the node sends it.
 
 EVENT_SEQ = "select event_seq from llmc.node where name = %(node)s and instance = %(instance)s"
 ADD_EVENTS = """
@@ -158,12 +158,12 @@ with node as (
 )
 update llmc.node set event_seq = greatest(event_seq, %(last)s) where name = %(node)s and instance = %(instance)s
 returning case when not pg_try_advisory_xact_lock(hashtext('llmc.event')) then pg_notify('llmc_event', '') end"""
-#: who follows holds a lock, so that a node notifies only then; both end with the connection
+#: a follower holds a lock, and nodes notify only while there is one; lock and `listen` end with the connection
 FOLLOW_EVENTS = "listen llmc_event; select pg_advisory_lock_shared(hashtext('llmc.event'))"
 _EVENT = "select id, node, extract(epoch from at)::float8 as ts, payload from llmc.event where"
 EVENTS = f"{_EVENT} at >= to_timestamp(%(since)s) order by at, id"
 NEW_EVENTS = f"{_EVENT} id > %(after)s or id = any(%(missing)s) order by id"
-#: numbers below the last one may still get their rows
+#: rows may still appear for missing numbers below the last one
 LAST_EVENT = """
 select last, array(select n from generate_series(greatest(1, last - 1000), last) n
     where not exists (select from llmc.event where id = n)) as missing
@@ -184,9 +184,6 @@ LOCK_TASK = f"{TASK} for update"
 NEXT_NUMBER = """
 insert into llmc.list as l (name, highest) values (%(list)s, 1)
 on conflict (name) do update set highest = l.highest + 1 returning highest"""
-AT_LEAST_NUMBER = """
-insert into llmc.list as l (name, highest) values (%(list)s, %(number)s)
-on conflict (name) do update set highest = greatest(l.highest, %(number)s)"""
 INSERT_TASK = """
 insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata, owner, held)
 values (%(list)s, %(id)s, %(number)s, %(subject)s, %(description)s, %(status)s, %(priority)s, %(label)s,
@@ -199,7 +196,7 @@ update llmc.task set subject = %(subject)s, description = %(description)s, statu
     not_before = now() + %(wait)s, removed = %(removed)s, written = now()
 where list = %(list)s and id = %(id)s"""
 
-# Dependencies. A task is locked before its dependents are counted, so that none of them waits for ever.
+# Dependencies. A task is locked before its dependents are counted, so that none of them waits forever.
 
 LOCK_NEEDED = (
     "select id, status from llmc.task where list = %(list)s and id = any(%(ids)s) order by id for share"
@@ -249,11 +246,11 @@ with chosen as (
 select * from taken"""
 CLAIM_ONE = _CLAIM.format(which="id = %(id)s", ready=READY, columns=COLUMNS)
 CLAIM_NEXT = _CLAIM.format(which="true", ready=READY, columns=COLUMNS)
-#: labels that are in progress come last, so that this is tried first
+#: tried before CLAIM_NEXT: tasks with a label that is in progress come last
 CLAIM_NEXT_BESIDE = _CLAIM.format(which="not label = any(%(labels)s)", ready=READY, columns=COLUMNS)
 RENEW = """
 update llmc.task set lease_until = now() + %(lease)s where claim = %(claim)s and node = %(node)s returning id"""
-#: a node that has more free workers than there are tasks waits to be called; `began`: from now on
+#: a node with more free workers than there are ready tasks waits to be called; `began`: it has just begun to wait
 LOOK = f"""
 with ready as (
     select count(*) from (select from llmc.task where list = %(list)s and {READY} limit %(most)s) ready
@@ -266,7 +263,7 @@ select count as ready, exists (select from began) as began, case when count = 0 
     where list = %(list)s and status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
         and not_before > now()) end as after_crash_s
 from ready"""
-#: a silent node would not answer
+#: skips silent nodes, which would not answer
 CALL_WAITING = f"""
 with chosen as (
     select node from llmc.waiting w where list = %(list)s
@@ -304,7 +301,7 @@ NOTIFY = f"select pg_notify('{CHANNEL}', %(list)s)"
 
 # Landings
 
-#: the token must be that of the current claim; who lands lives, so the lease is renewed
+#: the token must be that of the current claim; a node that lands is alive, so its lease is renewed
 HOLDS_TASK = """
 update llmc.task set lease_until = now() + %(lease)s
 where list = %(list)s and id = %(task)s and claim = %(token)s returning id"""
@@ -319,13 +316,13 @@ select {_LANDING} from llmc.landing
 where commit in (select commit from own) or reverts in (select commit from own) order by at, commit"""
 LANDINGS_AMONG = f"select {_LANDING} from llmc.landing where commit = any(%(commits)s) order by at, commit"
 
-# Turns. Tickets are taken one after the other: a lower one cannot appear after a higher one was first.
+# Turns. Tickets are taken one after the other, so that no lower ticket appears after a higher one was first.
 
 ORDER_TICKETS = "select pg_advisory_xact_lock(hashtext('llmc.turn'))"
 DROP_TICKETS = "delete from llmc.turn where remote = %(remote)s and until < now()"
 TAKE_TICKET = """
 insert into llmc.turn (remote, until) values (%(remote)s, now() + %(lease)s) returning ticket"""
-#: keeps a ticket that has not run out; how many are before it, and the command of another node that comes first
+#: renews a ticket that has not expired; returns how many are before it, and another node's command that comes first
 KEEP_TICKET = """
 with kept as (
     update llmc.turn set until = now() + %(lease)s, backend = pg_backend_pid()

@@ -10,7 +10,7 @@ from llmc.cli.output import completion, json_option, note, paint, print_json, sa
 from llmc.config.model import Sandbox
 from llmc.rehearsal.drills.model import Drill, Report, Terms
 from llmc.rehearsal.drills.run import run_all
-from llmc.rehearsal.drills.table import DRILLS, ROWS
+from llmc.rehearsal.drills.table import DRILLS, EVERY
 from llmc.sandbox import probe
 
 _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
@@ -109,7 +109,7 @@ def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
         raise NotFound(f"no drill {unknown[0]!r}", hint="Run `llmc drill` to list the drills.")
-    return ROWS if everything else [DRILLS[name] for name in names]
+    return EVERY if everything else [DRILLS[name] for name in names]
 
 
 def _list(as_json: bool) -> int:

@@ -1,7 +1,7 @@
 """Tasks in the fleet's database: rows with their claims, and the ledger of all nodes.
 
-A change of a task and its entry in the ledger are one transaction, so nothing is ever half done. A claim has a token and
-a lease; a node with an older token can no longer change it.
+A task's change and its ledger entry are one transaction, so nothing is ever half done. A claim has a token and a lease;
+a node with an older token can no longer change the task.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from llmc.tasks.source import TaskSource
 if TYPE_CHECKING:
     from llmc.fleet.database import Rows
 
-#: held in the database while only the ledger says that it is completed
+#: the hold of a task in the database while only the ledger has the task as completed
 _COMPLETED = "completed"
 
 
 def open_shared(project: Project) -> "SharedTasks":
-    """The tasks of this root's fleet; the same ones for all that ask in this process, because their books are long."""
+    """The tasks of this root's fleet; one object for all callers in this process, because the books are long."""
     own, auto = membership(project), project.config.auto
     log = project.root.log("task_pool")
     settings = (auto.task_list_id, auto.crash_backoff_secs, log, bool(auto.post_accept_command))
@@ -56,7 +56,7 @@ _opening = threading.Lock()
 
 
 class Look(Struct, frozen=True):
-    """What a node finds that looks for tasks."""
+    """What a node finds when it looks for tasks."""
 
     ready: int
     #: if none is ready: seconds until one whose agent crashed can start; 0: there is none
@@ -72,7 +72,7 @@ class SharedTasks(TaskSource):
         log: Path | None = None,
         post_accept: bool = False,
     ) -> None:
-        """`post_accept`: a command of this node comes after each landing."""
+        """`post_accept`: this node runs a command after each landing."""
         self._own = own
         self._db = own.database
         self._name = list_name
@@ -80,13 +80,13 @@ class SharedTasks(TaskSource):
         self._log = log
         self._post_accept = post_accept
         self._lease = timedelta(seconds=own.lease_s)
-        #: how much of the ledger is in the books; changed only in a turn of the database
+        #: how far the ledger was read into the books; changed only inside `Database.do`
         self._read = Reading()
-        #: of all nodes, with the full names of their workers
+        #: the books of all nodes, with the full names of workers
         self._books = Books()
-        #: the same, as this node sees it
+        #: the same books, as this node sees them
         self._shown = Books()
-        #: tasks that entries named since the last `changes`; None: any
+        #: tasks that new entries named since the last `changes`; None: any
         self._touched: set[TaskId] | None = None
         self._written: dict[str, float] = {}
         #: gets the reason when another node calls this one
@@ -154,7 +154,7 @@ class SharedTasks(TaskSource):
         return self._written.get(task_id, 0.0)
 
     def _task(self, row: dict[str, Any]) -> Task:
-        """A row as its task."""
+        """The task in a row."""
         if row["list"] == self._name:
             self._written[row["id"]] = row["written_unix"]
         task = Task(
@@ -189,7 +189,7 @@ class SharedTasks(TaskSource):
         return task
 
     def add_made(self, new: Task, made: Made) -> Task:
-        """Add a task that an agent made; who made it is in the same transaction, so that it is not claimed before."""
+        """Add a task that an agent made, and its maker in the same transaction, so that it is not claimed before."""
 
         def work(rows: "Rows") -> Task:
             task = self._numbered(rows, new)
@@ -206,23 +206,8 @@ class SharedTasks(TaskSource):
         (row,) = fetched(rows.execute(statements.NEXT_NUMBER, self._values()))
         return replace(new, id=TaskId(str(row["highest"])))
 
-    def insert(self, task: Task, by: str) -> bool:
-        """Add a task with its own id, as `tasks import` has it; False if the list has that id already."""
-
-        def work(rows: "Rows") -> bool | None:
-            key = self.key(task.id)
-            if fetched(rows.execute(statements.TASK, self._values(key))):
-                return None
-            number = in_order(task.id)[1]
-            rows.execute(statements.AT_LEAST_NUMBER, self._values(number=number))
-            return self._insert(rows, key, task, by)
-
-        is_ready = self._db.do(work)
-        self._tell_of_new(bool(is_ready))
-        return is_ready is not None
-
     def _insert(self, rows: "Rows", key: TaskKey, task: Task, by: str) -> bool:
-        """Whether it is ready. All nodes hear of one that is not: it may be stuck, or wait for the user."""
+        """Insert a task; whether it is ready. If not, notify all nodes: it may be stuck, or wait for the user."""
         given = {"by": by, **_given(dispatch=task.dispatch, part=task.part)}
         self._need(rows, key, task.blocked_by)
         kind, number, _ = in_order(task.id)
@@ -240,12 +225,12 @@ class SharedTasks(TaskSource):
         return is_ready
 
     def _need(self, rows: "Rows", key: TaskKey, needed: Collection[str]) -> None:
-        """Lock what a task needs: a node that completes one of them finds the task, or the task finds it completed."""
+        """Lock the tasks that a task needs: either their completion sees it, or it sees them completed."""
         if needed:
             rows.execute(statements.LOCK_NEEDED, self._values(key, ids=sorted(needed)))
 
     def _block(self, rows: "Rows", key: TaskKey, blocked: Collection[TaskId]) -> None:
-        """A dependency is written once, at the task that waits."""
+        """Make other tasks wait for this one. A dependency is stored once, at the task that waits."""
         for other in sorted(blocked):
             rows.execute(statements.ADD_NEEDS, self._values(TaskKey(key.list, other), ids=[key.id]))
         if blocked:
@@ -272,7 +257,7 @@ class SharedTasks(TaskSource):
     def _edit(
         self, rows: "Rows", task: TaskKey, before: Task, edit: Edit, wait_s: float | None = None
     ) -> Task | None:
-        """Only the end of a claim changes who has the task: what an agent calls completed has not landed."""
+        """Apply an edit. While claimed, a task keeps status and owner: what an agent calls completed has not landed."""
         after = edit(before)
         if after is None or after == before:
             return None
@@ -311,7 +296,7 @@ class SharedTasks(TaskSource):
         )
 
     def _dependents_wait(self, rows: "Rows", key: TaskKey, change: int) -> int:
-        """How many of its dependents are ready now."""
+        """Count a completed or reopened task in its dependents; returns how many of them are ready now."""
         found = fetched(rows.execute(statements.DEPENDENTS_WAIT, self._values(key, change=change)))
         return sum(row["is_ready"] for row in found)
 
@@ -347,7 +332,7 @@ class SharedTasks(TaskSource):
         }
 
     def _held(self, key: TaskKey, task: Task, books: Books) -> str:
-        """Why no worker may have it, by the task and by the ledger."""
+        """Why no worker may claim the task, by the task itself or by the ledger."""
         only_ledger = books.is_completed(key) and task.status is not TaskStatus.COMPLETED
         return task.waits_for_a_person or books.kept_back(key) or (_COMPLETED if only_ledger else "")
 
@@ -400,7 +385,7 @@ class SharedTasks(TaskSource):
             if row is None or row["claim"] != _token(claim):
                 landed = self._so_far(rows).landed.get(claim.task)
                 if landed is not None and landed.commit == commit:
-                    return 0  # told twice, or by the node that took it over
+                    return 0  # reported twice, or by the node that took the task over
                 if row is not None:
                     raise self._stale(claim)
             self._enter(rows, "completed", claim, {"commit": commit})
@@ -431,7 +416,7 @@ class SharedTasks(TaskSource):
         def work(rows: "Rows") -> bool:
             row = self._row(rows, claim.task)
             if row is None or row["claim"] != _token(claim):
-                return False  # another claim is on it: nothing of it is ours
+                return False  # another claim is on the task: it is no longer ours
             details = {"reason": reason, "cause": cause, **_given(hold=hold)}
             self._enter(rows, "failed" if counts else "released", claim, details)
             books = self._so_far(rows)
@@ -450,7 +435,7 @@ class SharedTasks(TaskSource):
         return self.books()
 
     def settle(self) -> list[TaskKey]:
-        """Complete what only the ledger has as completed, after a crash between `tasks done` and its task."""
+        """Complete tasks that only the ledger has as completed, after a crash in the middle of `tasks done`."""
         put_right = []
         for task in self.held():
             key = self.key(task.id)
@@ -466,23 +451,23 @@ class SharedTasks(TaskSource):
         return [self._task(row) for row in self._db.rows(statements.HELD, self._values())]
 
     def look(self, most: int, free: int = 0) -> "Look":
-        """How many tasks could start now, up to a number. With more free workers than that, this node is called for the next one."""
+        """How many tasks could start now, up to `most`. A node with more free workers is called for the next one."""
         values = self._values(most=most, free=free)
         row = self._db.rows(statements.LOOK, values)[0]
-        if row["began"]:  # for a task that became ready in between, nobody was called
+        if row["began"]:  # no node was called for a task that became ready in between
             row = self._db.rows(statements.LOOK, values)[0]
         return Look(row["ready"], max(0.0, row["after_crash_s"] or 0.0))
 
     def call_waiting(self, count: int = 1, list_name: str = "") -> int:
-        """Call as many nodes that wait for a task; how many there were. A heartbeat finds what nobody was called for."""
+        """Call up to `count` nodes that wait for a task; how many were called. Heartbeats find the other tasks."""
         values = {"list": list_name or self._name, "most": int(count), "lease": self._lease}
         try:
             return len(self._db.rows(statements.CALL_WAITING, values)) if count else 0
-        except DatabaseGone:  # what made the tasks ready is done
+        except DatabaseGone:  # the change that made the tasks ready is done
             return 0
 
     def _tell_of_new(self, is_ready: bool) -> None:
-        """Call a node for a new task; if none waits, all hear of it, and none has a worker to look for one."""
+        """Call a node for a new task; if none waits, none has a free worker, and all nodes are notified."""
         if is_ready and not self.call_waiting():
             with contextlib.suppress(DatabaseGone):
                 self._db.rows(statements.NOTIFY, {"list": self._name})
@@ -496,7 +481,7 @@ class SharedTasks(TaskSource):
         return self._db.rows(statements.OPEN_NEEDS, self._values())
 
     def expire(self) -> list[tuple[TaskKey, str]]:
-        """Release the claims of nodes that did not renew them; the tasks, and the node that had each."""
+        """Release the claims of nodes that did not renew them; returns each task, and the node that had it."""
 
         def work(rows: "Rows") -> list[tuple[TaskKey, str]]:
             gone = fetched(rows.execute(statements.EXPIRE))
@@ -518,7 +503,7 @@ class SharedTasks(TaskSource):
         return False
 
     def _catch_up(self, rows: "Rows") -> None:
-        """Read what was entered since the last time, by all nodes."""
+        """Read the new entries of all nodes into the books."""
         new = self._new_entries(rows)
         self._read.took([row["seq"] for row in new], monotonic())
         if not new:
@@ -533,7 +518,7 @@ class SharedTasks(TaskSource):
         return fetched(rows.execute(statements.ENTRIES, values))
 
     def _so_far(self, rows: "Rows") -> Books:
-        """The books in a transaction, with its own entries; they are kept only once it has ended."""
+        """The books with this transaction's own entries, which are kept only after the transaction has ended."""
         return fold(self._books.copy(), map(self._entry, self._new_entries(rows)))
 
     def _entry(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -581,7 +566,7 @@ class SharedTasks(TaskSource):
         return False
 
 
-#: the number of a task that has a name
+#: the number of a task whose id is a name
 _AFTER_NUMBERS = 1 << 62
 
 

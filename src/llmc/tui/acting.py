@@ -1,14 +1,15 @@
-"""Keys that act on a worker: each opens a form or a question first; only hold acts at once."""
+"""Keys that act on workers. Each opens a form or asks for confirmation first, except hold and attach."""
 
 import os
 
 from llmc.api.said import BAD, GOOD, PLAIN, Said, Show, failed
 from llmc.api.views import Item, Row
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, UsageError
 from llmc.tui import later
 from llmc.tui.diff_keys import Reviewing
 from llmc.tui.lines import Lines
+from llmc.tui.typed import words_of
 
 
 class Acting(Reviewing):
@@ -36,7 +37,7 @@ class Acting(Reviewing):
         try:
             lands = later.acceptance.what_lands(self.project, name, commit) or row.subject
         except LlmcError:
-            lands = row.subject  # accept says why
+            lands = row.subject  # accept reports the error
         question = f"Land {name} on {branch}?  {lands}  {commit[:9]}{size}{seen}"
         command, act = later.orders.accept(self.project, name, commit, only_seen=not seen)
         self._ask(
@@ -48,12 +49,12 @@ class Acting(Reviewing):
         )
 
     def _read_again(self, name: str) -> None:
-        """The diff that is shown landed: show what is left of it."""
+        """Read the diff again after an accept, if it is on the screen."""
         if self.view == "diff" and self.diff is not None and self.diff.page.worker == name:
             self.read_diff(name)
 
     def _waits_for(self, row: Row, item: Item | None) -> str:
-        """What a worker waits for, and the key or command for that: of the same rule as its row in the list."""
+        """What a worker is doing or waiting for, and the key or command to use; agrees with its row in the list."""
         if item is None:
             return f"has status {row.status}"
         if item.next.startswith("llmc answer "):
@@ -108,7 +109,7 @@ class Acting(Reviewing):
         self._open_form("name of the new worker:", lambda text: self._add(text.strip()), keep="name")
 
     def _add(self, name: str) -> None:
-        """Add a worker; the cursor goes to it when it is there."""
+        """Add a worker, and move the cursor to it when it appears."""
         self.wanted = name
         self._send("name", name, name, later.orders.add(self.project, name))
 
@@ -141,7 +142,7 @@ class Acting(Reviewing):
         )
 
     def _answer_there(self, name: str, question: str) -> None:
-        """Answer a worker of another node: the question that is shown, and no other one."""
+        """Answer a worker on another node, but only the question shown."""
         key = f"answer {name} {question}"
         self._open_form(
             f"{name} asks: {question}",
@@ -164,7 +165,7 @@ class Acting(Reviewing):
         elif entry.landed is not None:
             self._show_commit(entry.landed.commit)
         elif entry.node is not None:
-            self._open("node")  # nothing acts on it from here
+            self._open("node")  # the page only shows the commands to run
         elif (
             entry.item is not None
             and entry.item.kind in ("question", "goal_question")
@@ -198,18 +199,24 @@ class Acting(Reviewing):
         self._open_form(title, self._run_command, complete=self.typed.completed)
 
     def _run_command(self, text: str) -> None:
-        line = text.strip()
-        if not line:
+        line = text.strip().removeprefix("llmc ")
+        try:
+            words = words_of(line)
+        except UsageError as error:
+            self.said.append(failed(f"llmc {line}", error, now_unix()))
+            self.redraw()
             return
-        if self.typed.needs_terminal(line):
+        if not words:
+            return
+        if self.typed.needs_terminal(words):
             self._say(f"llmc {line}", "", PLAIN)
-            self._terminal(self.typed.argv(line), None)
+            self._terminal(self.typed.argv(words), None)
             return
 
         def act(show: Show) -> Said:
             self.running.append(line)
             try:
-                code, output = self.typed.run(line, self.has_left.is_set)
+                code, output = self.typed.run(words, self.has_left.is_set)
             finally:
                 self.running.remove(line)
             last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")

@@ -1,4 +1,4 @@
-"""The screen for screen readers and dumb terminals: lines are appended, items have numbers, commands are words."""
+"""The screen for screen readers and dumb terminals: appended lines, numbered items, typed commands."""
 
 import sys
 import threading
@@ -10,7 +10,8 @@ from llmc.api.roots import Project
 from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
 from llmc.api.views import Fleet
 from llmc.base import proc
-from llmc.tui.typed import Typed
+from llmc.base.errors import UsageError
+from llmc.tui.typed import Typed, words_of
 
 HELP = "Type the number of an item, `list`, `quit`, or a command such as `accept adam`."
 
@@ -40,7 +41,7 @@ def needs(fleet: Fleet) -> list[Need]:
 
 
 class Plain:
-    """Says what changed, once."""
+    """Prints each change once."""
 
     def __init__(self, project: Project, typed: Typed, say: Callable[[str], None]) -> None:
         self._typed, self._print = typed, say
@@ -114,13 +115,22 @@ class Plain:
             self._say(
                 f"{item.who}: {item.sentence}; next: {item.next}" if item else f"there is no item {number}"
             )
-        elif self._typed.needs_terminal(line):
-            proc.run_attached(self._typed.argv(line), env=proc.command_env())
         else:
-            code, output = self._typed.run(line.removeprefix("llmc "), lambda: False)
-            for text in output.splitlines():
-                self._say(text)
-            self._say("done" if code == 0 else f"failed with exit code {code}")
+            self._run_command(line)
+
+    def _run_command(self, line: str) -> None:
+        try:
+            words = words_of(line)
+        except UsageError as error:
+            self._say(f"{error.message}. {error.hint}")
+            return
+        if self._typed.needs_terminal(words):
+            proc.run_attached(self._typed.argv(words), env=proc.command_env())
+            return
+        code, output = self._typed.run(words, lambda: False)
+        for text in output.splitlines():
+            self._say(text)
+        self._say("done" if code == 0 else f"failed with exit code {code}")
 
     def _say(self, text: str) -> None:
         with self._turn:
@@ -128,5 +138,5 @@ class Plain:
 
 
 def run(project: Project, typed: Typed, say: Callable[[str], None]) -> int:
-    """Say what happens until the user quits."""
+    """Print what happens until the user quits."""
     return Plain(project, typed, say).run()

@@ -1,24 +1,38 @@
-"""Commands that the user types on the screen. Pure but for what it is given."""
+"""Commands that the user types on the screen. Pure, except for the functions passed in."""
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
 
+from llmc.base.errors import UsageError
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a command line without `llmc`; raises UsageError if a quote is not closed."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(
+            f"cannot parse the command: {error}", hint="Close the quote, or escape it."
+        ) from None
+    return words[1:] if words[:1] == ["llmc"] else words
+
 
 class Typed(Struct, frozen=True):
-    """How a typed command line is run and completed; `llmc` is left out of it."""
+    """How to run and complete a typed command line, which omits `llmc`."""
 
-    argv: Callable[[str], list[str]]
-    #: exit code and output; ended once what it is given says so
-    run: Callable[[str, Callable[[], bool]], tuple[int, str]]
-    #: whether it needs the terminal for itself
-    needs_terminal: Callable[[str], bool]
-    #: how the last word can go on
+    argv: Callable[[Sequence[str]], list[str]]
+    #: returns the exit code and output; stops the command once the given function returns true
+    run: Callable[[Sequence[str], Callable[[], bool]], tuple[int, str]]
+    #: whether a command needs the terminal for itself
+    needs_terminal: Callable[[Sequence[str]], bool]
+    #: completions of the last word
     completions: Callable[[str], list[str]]
 
     def completed(self, line: str) -> tuple[str, list[str]]:
-        """The line as far as it is certain, and the choices where it is not."""
+        """The line, completed as far as it is unambiguous, and the choices if it is ambiguous."""
         found = self.completions(line)
         head, _, last = line.rpartition(" ")
         begun = f"{head} " if head else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llmc.rehearsal import sample
+from llmc.rehearsal import drill, sample
 from llmc.rehearsal.drills.losses import losses
 from llmc.rehearsal.drills.model import Drill, DrillFailed, Kind, Report, Terms
 from llmc.rehearsal.drills.run import run_here
@@ -47,6 +47,11 @@ def completed(scratch: Scratch, number: int) -> None:
         file.write(
             json.dumps({"action": "completed", "task": str(number), "worker": "w", "claim": "c"}) + "\n"
         )
+
+
+def test_all_is_every_drill_but_the_night() -> None:
+    """Break: run only those of the failure tables."""
+    assert {one.name for one in drill._chosen((), True)} == DRILLS.keys() - {"night"}
 
 
 def test_a_commit_that_nothing_leads_to(scratch: Scratch) -> None:

@@ -81,6 +81,14 @@ def test_a_command_for_another_machine_goes_over_ssh() -> None:
     assert elsewhere(node("beside", is_near=True), "llmc down") == "cd '/home/me/my beside' && llmc down"
 
 
+def test_an_answer_names_the_node_of_its_worker() -> None:
+    """Break: replace the worker's name at its first place in the command."""
+    short = node("there", "a", "ans", "llmc")
+    for name in short.workers:
+        assert elsewhere(short, f"llmc answer {name} yes") == f"llmc answer there/{name} yes"
+    assert elsewhere(short, "llmc answer 12 yes") == "llmc answer 12 yes"  # a question of the whole fleet
+
+
 def test_a_worker_of_another_node_is_where_it_is() -> None:
     """Break: check only the worker's name when the node is named, too."""
     said = where("baker", ["message", "baker", "to be"], [HERE, THERE])

@@ -26,11 +26,11 @@ class Situation(Struct, frozen=True):
     failure: Failure
     root: str
     source: str
-    #: the daemon that failed; None: it never registered
+    #: the daemon that failed; None if it never registered
     daemon: Identity | None
     #: the last lines of each log, by its path
     logs: dict[str, tuple[str, ...]]
-    #: None: state.json could not be read, because of `state_problem`
+    #: None if state.json cannot be read, because of `state_problem`
     workers: tuple[WorkerRecord, ...] | None
     state_problem: str
     git_status: str
@@ -39,7 +39,7 @@ class Situation(Struct, frozen=True):
 
 
 def remediation_prompt(found: Situation) -> str:
-    """The prompt; everything that the user did not write is indented, because it is data and not instructions."""
+    """The prompt; everything from logs and programs is indented as data."""
     parts = [
         cleaned(found.instructions).strip(),
         "# What failed\n\n" + _failure(found.failure),
@@ -62,24 +62,24 @@ def cleaned(text: str) -> str:
 
 
 def _failure(failure: Failure) -> str:
-    rows = [f"Failure type: {failure.kind}", f"Cause: {failure.cause or 'unknown'}"]
-    rows += _record(failure.record) if failure.record else []
-    text = "\n".join(rows) + "\n\n" + _quoted(failure.text)
+    text = f"Failure type: {failure.kind}\n\n{_quoted(_fields(failure))}\n\n{_quoted(failure.text)}"
     output = failure.output or (failure.record.output if failure.record else "")
     if output.strip():
         text += "\n\nLast output:\n\n" + _quoted(output[-OUTPUT_CHARS:])
     return text
 
 
-def _record(record: Record) -> list[str]:
+def _fields(failure: Failure) -> str:
+    record = failure.record or Record("", "")
     rows = {
+        "Cause": failure.cause or "unknown",
         "Action": record.action,
         "Worker": record.worker,
         "Task": record.task_id,
         "Task file": record.task_file,
         "Message": record.message,
     }
-    return [f"{name}: {' '.join(cleaned(value).split())}" for name, value in rows.items() if value]
+    return "\n".join(f"{name}: {' '.join(cleaned(value).split())}" for name, value in rows.items() if value)
 
 
 def _daemon(daemon: Identity | None) -> str:
