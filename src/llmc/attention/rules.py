@@ -431,7 +431,7 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     yield from _parked(auto, facts)
     yield from _canary(facts)
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
-        said = f"only {facts.disk_free_bytes // 2**20} MB of disk space left for the root"
+        said = f"only {facts.disk_free_bytes // 2**20} MB free on the disk that holds the root"
         yield Item("disk", "disk", "blocked", "disk", facts.now, said, "llmc trash prune")
 
 

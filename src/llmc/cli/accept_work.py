@@ -72,14 +72,14 @@ def _accepted(project: roots.Project, name: str, progress: Progress, asks: bool)
         try:
             return acceptance.accept(project, name, progress, only_seen=asks, agreed=agreed)
         except Unseen as found:
-            # Hold no lock while the user decides; then land that, and nothing else.
+            # Hold no lock while the user decides; then land only the change that was shown.
             say_lines(f"Author: {in_line(found.author)}\n{indented(found.commit_message)}\n", err=True)
             _ask_to_land(f"{name}: {_NOT_SEEN} (to see it: llmc review {name}). Land it anyway?")
             agreed, progress = found.lands, _progress(project, name, False, asked=True)
 
 
 def _ask_to_land(question: str) -> None:
-    from click import Abort  # loaded to ask, and not before
+    from click import Abort  # slow to import, and needed only to ask
 
     try:
         ask(question, abort=True)
@@ -89,7 +89,7 @@ def _ask_to_land(question: str) -> None:
 
 
 def _say_after_stop(text: str) -> None:
-    """On its own line, below the `^C` that a terminal shows."""
+    """Print a note on its own line, below the `^C` that a terminal shows."""
     if sys.stderr.isatty():
         note("")
     note(text)

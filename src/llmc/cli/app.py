@@ -87,7 +87,7 @@ def ended(error: Exception, argv: list[str]) -> int:
 
 
 def _refuse_bytes(argv: list[str]) -> None:
-    """Only paths may hold bytes that are not UTF-8."""
+    """Refuse bytes that are not UTF-8, except in paths."""
     for word in argv:
         is_path = "/" in word and os.path.isdir(os.path.dirname(word))
         if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
@@ -109,7 +109,7 @@ def report(error: Exception, argv: list[str]) -> int:
 
 def _for_people(error: Exception, argv: list[str]) -> LlmcError:
     if isinstance(error, UnknownWorker):
-        from llmc.api.fleet_nodes import not_here  # most workers are here
+        from llmc.api.fleet_nodes import not_here  # rarely needed
 
         root, command = _parts(argv)
         return not_here(root, error, command)
@@ -136,7 +136,7 @@ def _for_people(error: Exception, argv: list[str]) -> LlmcError:
 
 
 def _parts(argv: list[str]) -> tuple[str | None, list[str]]:
-    """The root that a command line names, and the words from the command on."""
+    """The root that a command line names, and its words from the command on."""
     root = None
     while argv and argv[0].startswith("-"):
         name, _, value = argv[0].partition("=")
@@ -148,7 +148,7 @@ def _parts(argv: list[str]) -> tuple[str | None, list[str]]:
 
 
 def refuse_agents(ctx: click.Context) -> None:
-    """Refuse an agent, whatever its variables say, unless the command is in FOR_AGENTS."""
+    """Refuse an agent, whatever its environment says, unless the command is in FOR_AGENTS."""
     called, is_top = ctx.invoked_subcommand or "", ctx.parent is None
     allowed = FOR_AGENTS if is_top else FOR_AGENTS[ctx.info_name or ""]
     known = isinstance(ctx.command, click.Group) and called in ctx.command.list_commands(ctx)

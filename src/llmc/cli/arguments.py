@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-#: a row of the JSON of a command
+#: a row in the JSON output of a command
 Row = dict[str, Any]
 
-#: where a command keeps the path of the file with what the user wrote
+#: key in the click context: path of the file with the user's text
 _DRAFT = "llmc.draft"
 
 
@@ -38,7 +38,7 @@ def project_of(ctx: click.Context) -> Project:
 
 
 def teller(ctx: click.Context) -> Callable[[str], None] | None:
-    """How to tell which root a command reads; None if it does more than read."""
+    """The function that tells the user which root a command reads; None if it does more than read."""
     return note if ctx.command_path.removeprefix("llmc ") in READS else None
 
 
@@ -59,12 +59,12 @@ def root_of(ctx: click.Context) -> Root:
 
 
 class WorkerName(click.types.StringParamType):
-    """A worker: completed, and in a fleet also as NODE/WORKER."""
+    """The name of a worker, with completion; in a fleet also NODE/WORKER."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if ctx is None or not _WITH_NODE.fullmatch(value):
             return value
-        from llmc.api.fleet_nodes import own_worker  # few roots are in one
+        from llmc.api.fleet_nodes import own_worker  # few roots are in a fleet
 
         return own_worker(ctx.find_root().obj["root"], value)
 
@@ -90,7 +90,7 @@ output_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file instead of standard output",
 )
-#: what `confirm` does without a terminal, for the help of --yes
+#: for the help of --yes: what `confirm` does without a terminal
 REQUIRED, OPTIONAL = "(required without a terminal)", "(llmc asks only on a terminal)"
 yes_option = click.option("--yes", "-y", is_flag=True, help=f"Do not ask for confirmation {REQUIRED}")
 
@@ -99,7 +99,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def complete_with(known: Callable[[Project], Mapping[str, str]]) -> Complete:
-    """Complete what is known of the root, each with its help; nothing if the root cannot be read."""
+    """Complete names known in the root, each with its help; nothing if the root cannot be read."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -112,7 +112,7 @@ def complete_with(known: Callable[[Project], Mapping[str, str]]) -> Complete:
 
 
 def complete_list(names: Iterable[str]) -> Complete:
-    """Complete the last of several words with commas between them."""
+    """Complete the last item of a comma-separated list."""
     known = sorted(names)
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -127,7 +127,7 @@ def complete_list(names: Iterable[str]) -> Complete:
     return complete
 
 
-#: by the shell itself
+#: completed by the shell itself
 complete_file = click.Path().shell_complete
 message_file_option = click.option(
     "--file",
@@ -143,7 +143,7 @@ complete_directory = click.Path(file_okay=False).shell_complete
 def on_each(
     names: Iterable[str], act: Callable[[str], Row], failed: Callable[[str], Row], *, alone: bool
 ) -> Iterator[Row]:
-    """Act on each; yields a row for each. A failure is a row too and does not stop the others, unless `alone`."""
+    """Act on each name and yield a row for each. A failure is a row too and stops nothing; `alone`: it is raised."""
     for name in names:
         try:
             yield act(name)
@@ -183,7 +183,7 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
 
 
 def _keep_draft(text: str, what: str) -> None:
-    """Keep what the user wrote in a file until it is delivered."""
+    """Keep the user's text in a file until it is delivered."""
     from tempfile import mkstemp  # few commands open an editor
 
     fd, path = mkstemp(prefix=f"llmc-{what}-", suffix=".md")
@@ -234,7 +234,7 @@ def _read(file: str) -> str:
 
 
 def confirm(question: str, what: str | None, yes: bool) -> None:
-    """Ask before going on; without a terminal, `--yes` is required for `what`, or nothing is asked if it is None."""
+    """Ask for confirmation. Without a terminal, require `--yes`, or do not ask if `what` is None."""
     is_terminal = sys.stdin.isatty()
     if yes or (what is None and not is_terminal):
         return
@@ -267,7 +267,7 @@ def parse_end(text: str, now: float) -> float:
 
 
 def parse_since(text: str, now: float) -> float:
-    """A time in the past, in Unix seconds: the same, ISO 8601, or an age such as `12h`, `1d`, `30m`."""
+    """A start time in Unix seconds, from Unix seconds, ISO 8601, or an age such as `12h`, `1d`, `30m`."""
     for reading in (
         float,
         lambda t: datetime.fromisoformat(t).timestamp(),

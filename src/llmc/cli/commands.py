@@ -1,6 +1,6 @@
 """The table of commands, and `llmc --version` and `llmc --help`, which do not import click.
 
-The help is the same as click prints it; a test compares the two.
+The help is the same as the help that click prints; a test compares the two.
 """
 
 from llmc import __version__
@@ -58,7 +58,7 @@ COMMANDS: dict[str, str] = {
     "hook": "Receive a hook event from an agent (internal)",
 }
 
-#: the module of each command, with a function of its name. Nothing else imports those in `rehearsal`
+#: the module of each command, with a function of its name. Nothing else imports the modules in `rehearsal`
 PLACES: dict[str, str] = {
     name: module
     for module, names in {
@@ -131,7 +131,7 @@ LEAST_WIDTH, MOST_WIDTH, MARGIN = 50, 120, 2
 def answer(argv: list[str]) -> int | None:
     """Answer `llmc --version` and `llmc --help`; None for any other command line.
 
-    `llmc` alone goes to click, because that is how a shell asks for completions.
+    Not for `llmc` without arguments, because that is how a shell asks for completions.
     """
     if argv == ["--version"]:
         say(f"llmc, version {__version__}")

@@ -91,7 +91,7 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
         _look_at_source(root_of(ctx))
 
 
-#: where work comes from and lands
+#: the keys for where work comes from and lands
 _OF_SOURCE = ("repo.source", "repo.default_branch")
 
 

@@ -1,4 +1,4 @@
-"""`llmc` inside a contained agent, which finds no root: the daemon runs what agents may see."""
+"""`llmc` inside a contained agent, which finds no root: the daemon runs the commands that agents may use."""
 
 from llmc.api import agent_calls
 from llmc.cli.output import say_lines

@@ -1,4 +1,4 @@
-"""Steps that may take long: on a terminal their seconds are counted, on a line of standard error."""
+"""Steps that may take long: on a terminal, a line of standard error counts their seconds."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from llmc.cli.output import before_next, draw_line, end_line, is_terminal, note
 
 
 class Elapsed:
-    """A step with its line. `keep`: the line stays at its end; otherwise it appears after a second and is removed."""
+    """A step with its line. `keep`: show the line at once and leave it; else show it after a second and remove it."""
 
     def __init__(self, text: str, *, keep: bool = False) -> None:
         self._text, self._keep, self._began = text, keep, time.monotonic()
@@ -45,7 +45,7 @@ class Elapsed:
         draw_line(f"{self._text} ...{f' {passed}s' if passed else ''}")
 
     def end(self) -> None:
-        """End the line; whatever else is printed ends it, too."""
+        """End the line; any other output ends it, too."""
         with self._lock:
             if self._is_shown and not self._ended.is_set():
                 end_line(keep=self._keep)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llmc.api.roots import Project
     from llmc.cli.overview import Paint
 
-#: how many events `events --follow` begins with, for people
+#: how many past events `events --follow` shows first, without --json
 FOLLOWED = 10
 #: longest text of an event on its line
 MOST_EVENT_TEXT = 200
@@ -50,7 +50,7 @@ def _dispatch(argv: list[str]) -> int | None:
     if argv == ["status"]:
         return status_for_people(root_given)
     if not argv or argv[0] not in ("wait", "events") or seeing.is_agent():
-        return None  # click refuses agents all but the status
+        return None  # click refuses these commands to agents
     if argv[0] == "wait":
         return _wait_args(argv[1:], root_given)
     return _events_args(argv[1:], root_given)
@@ -69,7 +69,7 @@ def status_for_people(root_given: str | None) -> int:
 
 
 def status_text(project: "Project") -> str:
-    """`llmc status` for people, from the same data as `status --json`."""
+    """The text of `llmc status`, from the same data as `status --json`."""
     from llmc.cli.overview import goals_lines, render
 
     page = seeing.status_for_people(project)
@@ -86,7 +86,7 @@ def sheet() -> "tuple[int, Paint]":
 
 
 def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None, as_json: bool) -> int:
-    """Wait, and return 0 if the status was reached, else 1."""
+    """Wait; return 0 if every worker reached one of the statuses, else 1."""
     views, problem = seeing.wait(root, workers, statuses, timeout_s)
     if as_json:
         body: Any = views[0] if len(views) == 1 else views
@@ -133,7 +133,7 @@ def _event_line(event: dict[str, Any]) -> str:
 
 
 def other_fields(row: dict[str, Any], shown: tuple[str, ...]) -> str:
-    """The fields of a row that are not shown yet, except empty ones."""
+    """The fields of a row that are not in `shown`, except empty ones."""
     rest = {key: value for key, value in row.items() if key not in shown and value not in (None, "")}
     return " ".join(f"{key}={in_a_line(value)}" for key, value in rest.items())
 

@@ -92,7 +92,7 @@ def status(project: Project, as_json: bool) -> int:
 
 
 def show(project: Project, as_json: bool) -> int:
-    """The whole fleet: also `llmc status --fleet`."""
+    """Print the whole fleet; also for `llmc status --fleet`."""
     found = service.view(project)
     if as_json:
         print_json(to_builtins(found))

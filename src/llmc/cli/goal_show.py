@@ -42,7 +42,7 @@ def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Every plan has such IDs; each is offered once."""
+    """Complete plan item IDs, which several plans can have; offer each only once."""
     nodes = {node.node_id: node for view in _known(ctx) for node in view.nodes.values()}
     return [
         completion(node.node_id, help=f"{node.status}: {node.name}")
@@ -79,13 +79,13 @@ def note_troubles(found: Troubles) -> None:
 
 
 def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
-    """Say so if no active goal makes progress."""
+    """Say why no goal makes progress, if one is active."""
     if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
         note(paint(why, "yellow", err=True))
 
 
 def note_settled(project: Project, reason: str) -> None:
-    """Apply the change to workers now, or say when it happens."""
+    """Apply a change to workers if no daemon does, and print what is left to say about it."""
     if said := settle(project, reason):
         note(said)
 
@@ -102,7 +102,7 @@ def painted(text: str, status: str) -> str:
     return paint(text, _COLORS.get(status, "bright_black"))
 
 
-#: the purposes of messages whose names are not words
+#: readable names for purposes of messages, where needed
 _PURPOSES = {"resend_last": "same instruction again"}
 #: the outcome of a message, as in `llmc goal why`
 _RESULTS = {
@@ -128,7 +128,7 @@ def assignment_line(row: dict[str, Any], now: float) -> str:
 
 
 def question_row(one: Question | Asking) -> dict[str, Any]:
-    """A worker's question has no goal, one of a goal no worker."""
+    """The JSON row of a question; a worker's question has no goal, and a goal's question has no worker."""
     if isinstance(one, Asking):
         ids = {"id": one.worker, **dict.fromkeys(("goalId", "goalTitle", "workNodeId", "assignmentId"), "")}
         asked = {"kind": "question", "text": one.text, "question": one.text, "options": list(one.options)}
@@ -255,7 +255,7 @@ def _styled(text: str, style: str) -> str:
 
 
 def about(view: GoalView, spent: GoalCost) -> list[str]:
-    """The definition of the goal, and its cost; planning has its own line."""
+    """The definition and the cost of a goal; planning has its own line."""
     goal = view.goal
     facts = {
         "problem": goal.problem_statement,

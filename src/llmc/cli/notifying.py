@@ -12,7 +12,7 @@ from llmc.cli.arguments import Group, pass_project
 from llmc.cli.output import json_option, plain, print_json, say
 from llmc.config.durations import format_duration
 
-#: what scripts see of an incident
+#: fields of an incident in the JSON output
 _SHOWN = ("kind", "key", "title", "body", "since_unix", "ended_unix", "told", "due", "failed")
 
 

@@ -1,8 +1,8 @@
-"""How commands print: JSON for scripts, lines for people, one line for an error.
+"""How commands print: JSON for scripts, lines for the user, one line for an error.
 
 Most output holds text from agents, repositories and programs. It is cleaned here, so that no command can forget to;
-`tests/unit/cli/test_output.py` fails when a command prints any other way. `paint` marks colors with a secret, and they
-are put in after the cleaning.
+`tests/unit/cli/test_output.py` fails when a command prints any other way. `paint` marks colors with a secret; the
+marks become colors after the cleaning.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: secret, so that no text can bring its own colors
+#: random and secret, so that no text can bring its own colors
 _SIGN = os.urandom(6).hex()
 _STYLE = re.compile(f"\ufdd0{_SIGN}([0-9;]*)\ufdd1")
 _CODES = {"bold": "1", "dim": "2"} | {
@@ -61,7 +61,7 @@ def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> 
 
 
 def say_or_json(text: str, body: Any, as_json: bool) -> None:
-    """Print the result of a command: a line for people, or the same as JSON."""
+    """Print the result of a command, as a line or as JSON."""
     print_json(body) if as_json else say(text)
 
 
@@ -79,7 +79,7 @@ def print_error(
     """Print an error and its hint to standard error; with --json also an object to standard output."""
     if as_json:
         print_json({"error": message, "hint": hint, "exit_code": int(exit_code), **(details or {})})
-    # Output of a program ends with its own line.
+    # A message of several lines ends with output of a program: the hint gets its own line.
     between = "\n" if "\n" in message else " " if message.endswith((".", "!", "?")) else ". "
     separator = between if hint else ""
     say_lines(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
@@ -111,7 +111,7 @@ def read_line(question: str) -> str:
 
 
 def completion(value: str, help: str = "") -> "CompletionItem":
-    """One completion; the shell prints it."""
+    """A completion, cleaned because the shell prints it."""
     from click.shell_completion import CompletionItem
 
     return CompletionItem(printable(value), help=printable(help) or None)
@@ -159,17 +159,17 @@ def write_cleaned(data: bytes) -> None:
 
 
 def _cleaned(text: str, clean: Callable[[str], str]) -> str:
-    """Clean the text between our marks."""
+    """Clean the text between our marks, and turn the marks into colors."""
     parts = _STYLE.split(text)
     return "".join(f"\033[{part}m" if odd % 2 else clean(part) for odd, part in enumerate(parts))
 
 
-#: what ends an open line, before anything else is printed
+#: functions that end an open line before anything else is printed
 _before: list[Callable[[], None]] = []
 
 
 def before_next(act: Callable[[], None]) -> None:
-    """Call this once, before the next text is printed."""
+    """Call `act` once, before the next text is printed."""
     while _before:
         _before.pop()()
     _before.append(act)
@@ -201,5 +201,5 @@ def _put(text: str, err: bool, flush: bool) -> None:
 
 
 def is_utf8(stream: TextIO | None = None) -> bool:
-    """Whether a stream, else standard output, takes every character."""
+    """Whether a stream (default: standard output) can print every character."""
     return ((stream or sys.stdout).encoding or "utf-8").lower() in ("utf-8", "utf8")

@@ -1,4 +1,4 @@
-"""What `llmc status` prints for people: groups, ages, and the next command for each worker. Pure."""
+"""The text of `llmc status`: groups, ages, and the next command for each worker. Pure."""
 
 from collections.abc import Callable
 
@@ -55,7 +55,7 @@ def needs_a_person(worker: Raw) -> bool:
 
 
 def group_of(worker: Raw) -> str:
-    """The group of a worker; the attention list comes first."""
+    """The group of a worker; NEEDS_YOU takes precedence."""
     if needs_a_person(worker):
         return NEEDS_YOU
     return ACTIVE if worker["status"] in AT_WORK or worker["accept_step"] else INACTIVE
@@ -67,7 +67,7 @@ def next_of(worker: Raw) -> str:
 
 
 def with_items(view: Raw) -> Raw:
-    """The view with items sorted by worker; the rest in `others`."""
+    """The view with each item in its worker, and all other items in `others`."""
     names = {worker["name"] for worker in view["workers"]}
     of_worker: dict[str, list[Raw]] = {name: [] for name in names}
     for item in view["attention"]:
@@ -106,7 +106,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
 
 
 def _as_used(worker: Raw, auto: Raw | None) -> Raw:
-    """An auto worker; one beyond the concurrency in use says so."""
+    """An auto worker; one beyond the current concurrency says that it is not used."""
     number = worker["name"].rpartition("-")[2]
     if auto is None or not auto["running"] or worker["status"] != "offline" or not number.isdecimal():
         return worker
@@ -147,7 +147,7 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     head = paint("Overseer", "bold") + "  " + paint(state.capitalize(), _OVERSEER_STYLES.get(state, "dim"))
     if (
         state == "terminated" and overseer["code"] == 0
-    ):  # on request, or its work is done: nothing to look into
+    ):  # stopped on request or finished: nothing to investigate
         ended = f"{age(now - (overseer['ended_unix'] or now))} ago: {printable(overseer['why'])}"
         return ["", f"{head}  {shortened(ended, width - cells('Overseer  Terminated  '))}"]
     rest = "  ".join(text for text in about if text)
@@ -178,7 +178,7 @@ def auto_summary(auto: Raw, now: float) -> str:
 
 
 def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
-    """The root, the daemon and the counts. On a narrow screen, what says least is left out first."""
+    """The root, the daemon and the counts. On a narrow screen, the least useful parts are left out first."""
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
     auto = view["auto"] or {}
@@ -214,14 +214,14 @@ class _Columns:
         rest = self.badge + 2 + self.age
         self.name = min(max(cells(w["name"]) for w in workers), width - 4 - rest)
         self.indent = min(2 + self.name + 2, width // 2)
-        #: beside a worker; 0 if its task has to stand below
+        #: room for a task beside its worker; 0 if the task needs its own line
         room = width - 4 - self.name - rest - 2
         self.room = room if room >= LEAST_TASK else 0
 
     def rows(self, workers: list[Raw], *, apart: bool, told: str = "") -> list[str]:
-        """With `apart`, details and command have their own lines; else a worker has one line, if it fits.
+        """With `apart`, the command has its own lines; else it shares the worker's line, if it fits.
 
-        `told`: a command that stands below, once for all.
+        `told`: a command that is shown below, once for all workers.
         """
         tasks = [self._task(worker) for worker in workers]
         commands = [command if (command := next_of(worker)) != told else "" for worker in workers]

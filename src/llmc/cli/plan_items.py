@@ -16,7 +16,7 @@ from llmc.cli.goal_show import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.config.durations import format_duration, parse_duration
 
-#: the value from the configuration
+#: stands for the value from the configuration
 DEFAULT = "default"
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
@@ -36,7 +36,7 @@ def work() -> None:
 
 
 def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The plan item; --goal if several goals have one of that ID."""
+    """Add the plan item argument, --goal for an ID that several goals have, and --json."""
     goal = click.option(
         "--goal",
         "goal_id",

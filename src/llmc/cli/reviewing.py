@@ -111,7 +111,7 @@ def review(
 
 
 def _show_comments(page: commenting.Page, as_json: bool) -> None:
-    """Every comment with its place now; drafts are sent with `llmc reject --comments`."""
+    """Print every comment with its current place; `llmc reject --comments` sends the drafts."""
     if as_json:
         rows = [
             {
@@ -224,7 +224,7 @@ def _show(project: Project, review: Review, head: str, interface: str) -> None:
 
 def _shown(diff: Callable[[str], str]) -> bytes:
     """The diff for the terminal. Control characters in the change are escaped (`^[`), and then there are no colors:
-    only without them is every escape sequence known to come from the tool."""
+    an escape sequence could come from the change instead of the tool."""
     plain = diff("never")
     is_harmless = visible(plain) == plain
     if has_colours() and is_harmless:
@@ -233,7 +233,7 @@ def _shown(diff: Callable[[str], str]) -> bytes:
 
 
 def _diff(project: Project, review: Review, colour: str) -> str:
-    """As the user's git shows it, but without an external diff program."""
+    """The diff as the user's git shows it, but without an external diff program."""
     return reviews.diff(project, review, "--no-ext-diff", f"--color={colour}", "--find-renames")
 
 
@@ -248,7 +248,7 @@ def _difftastic(project: Project, review: Review, colour: str) -> str:
 
 
 def _page(project: Project, data: bytes) -> None:
-    """Show it in the pager that git would use."""
+    """Show the data in the pager that git would use."""
     if not is_terminal():
         write_cleaned(data)
         return

@@ -137,7 +137,7 @@ def _tell(lacks: list[Lack]) -> None:
 
 
 def _settle_check(project: Project, given: str | None) -> str:
-    """Set repo.validate, with the consent of the user because it is run; returns what is left to say."""
+    """Set repo.validate as given, or as found if the user agrees, since it is run; returns a warning if still unset."""
     if given is not None:
         new_roots.set_check(project, given)
         return ""
@@ -152,7 +152,7 @@ def _settle_check(project: Project, given: str | None) -> str:
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
-    """Add entries to the client's configuration, with consent; None if the agent needs none."""
+    """Add entries to the client's configuration, if the user agrees; None if the agent needs none."""
     missing = new_roots.untrusted(project, asked=bool(wanted))
     if missing is None:
         return None

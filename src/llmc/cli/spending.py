@@ -148,7 +148,7 @@ def list_(project: Project, as_json: bool) -> None:
 
 
 def _price_cells(prices: Prices, name: str) -> list[str]:
-    """The effective price; an incomplete one from config.toml as it is."""
+    """The effective price; for an incomplete one in config.toml, only the fields that are set."""
     price = prices.of(name) or prices.own[name]
     return ["" if (value := getattr(price, field)) is None else f"{value:g}" for field in FIELDS]
 

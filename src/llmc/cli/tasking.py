@@ -94,7 +94,7 @@ complete_task = _completion(lambda project, board: board.found.tasks)
 
 
 def _ids(complete: Complete) -> Callable[[_Command], _Command]:
-    """The argument of the commands on several tasks."""
+    """The argument of commands that take several tasks."""
     return click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete)
 
 
@@ -437,7 +437,7 @@ def _each(
     act: Callable[[Project, str], Task],
     done: str,
 ) -> int:
-    """Act on each task; of several, one that fails does not stop the others."""
+    """Act on each task. With several tasks, a failure does not stop the others."""
     ids = list(dict.fromkeys(task_ids))
 
     def act_on(task_id: str) -> Row:

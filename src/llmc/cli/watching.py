@@ -67,7 +67,7 @@ def status(project: Project, fleet: bool, watch: bool, interval: float, as_json:
       llmc status --watch
     """
     if fleet:
-        from llmc.cli.fleet import show  # few roots are in one
+        from llmc.cli.fleet import show  # few roots are in a fleet
 
         return show(project, as_json)
     if as_json:
@@ -94,9 +94,9 @@ def _draw(text: str, foot: str) -> None:
 
 
 TASKS_POLL_S = 0.2
-#: how often to look whether something runs that could finish the tasks
+#: how often to check whether something runs that could finish the tasks
 LOOK_S = 1.0
-#: how long nothing runs before the wait ends: a daemon may be restarted, or about to start
+#: how long to keep waiting while nothing runs: a daemon may be starting or restarting
 RESTART_S = 5.0
 
 
@@ -110,7 +110,7 @@ RESTART_S = 5.0
     help="Statuses to wait for",
 )
 @click.option("--all-idle", is_flag=True, help="Wait until every worker in use is idle")
-@click.option("--tasks-done", is_flag=True, help="Wait until every task is completed")
+@click.option("--tasks-done", is_flag=True, help="Wait until all tasks are completed")
 @click.option(
     "--timeout", metavar="SECONDS", help="Maximum time to wait, in seconds or as a duration such as 15m"
 )
@@ -246,7 +246,7 @@ def events(
         try:
             return fast.print_events(rows, as_json, follow=follow)
         except KeyboardInterrupt:
-            return 130  # as without --fleet; click would print an empty line
+            return 130  # same as without --fleet; click would print an empty line
     root = root_of(ctx)
     return fast.events(str(root.path), since_unix, follow, as_json, worker, lines)
 
@@ -310,7 +310,7 @@ def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool)
 
 
 class _Rows:
-    """A log of JSON lines, for people; only complete lines are shown."""
+    """Makes a log of JSON lines readable; holds back an incomplete line."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -323,7 +323,7 @@ class _Rows:
 
 
 def readable(line: str) -> str:
-    """A line of the daemon log: time, level, message, other fields, and a traceback below. Other lines are unchanged."""
+    """A line of the daemon log: time, level, message, other fields, and a traceback below; others are unchanged."""
     row = given.row(line.encode(errors="surrogateescape"))
     if row is None:
         return line

@@ -164,7 +164,7 @@ def _print_link(project: Project, sign_ins: SignIns, as_json: bool) -> None:
 
 
 def _print_code(link: str) -> None:
-    """The link as a QR code, if a phone can open it and the terminal can show it. Light on dark: not every phone reads another one."""
+    """Print the link as a QR code, if useful and possible. White on black: not every phone reads inverted codes."""
     if urlsplit(link).hostname in LOOPBACK:
         return
     import segno
@@ -183,7 +183,7 @@ def _require_installed() -> None:
 
 
 def start_beside(project: Project) -> None:
-    """Start the server in the background with its default settings, unless it runs, and print a link."""
+    """Start the server in the background with its default settings, unless it is running, and print a link."""
     _require_installed()
     if web_process.pid_of(project) is None:
         web_process.start(project, [])
@@ -229,7 +229,7 @@ WantedBy=default.target""")
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it."""
+    """An argument, quoted for a systemd unit."""
     if word.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum():
         return word.replace("%", "%%")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

@@ -9,7 +9,8 @@ class Backoff(Table, frozen=True, kw_only=True):
     """Wait after a recovery step; doubles each time."""
 
     base: Annotated[
-        float, duration("Initial wait after a recovery step without progress; doubles each time", gt=0)
+        float,
+        duration("Initial wait after a recovery step that made no progress; doubles after each one", gt=0),
     ] = 120.0
     max: Annotated[float, duration("Maximum wait after a recovery step", gt=0)] = 1800.0
 

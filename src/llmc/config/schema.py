@@ -99,7 +99,7 @@ def _option(path: Path, field: inspect.Field) -> Option:
 
 
 _TOP = """\
-# Configuration for llmc. Commented lines show the default or an example; remove the leading "# " to set an option.
+# Configuration for llmc. Commented-out lines show the default or an example; remove the leading "# " to set an option.
 # `llmc config check` finds errors; `llmc config set KEY VALUE` keeps these comments.
 # A duration is a number of seconds or a string such as "15m".
 """

@@ -1,4 +1,4 @@
-"""Answers that are typed on one node for a worker of another: stored here, and delivered by the node of the worker."""
+"""Answers typed on one node for a worker of another: stored in the database, and delivered by the worker's node."""
 
 import time
 from typing import Any
@@ -47,7 +47,7 @@ def open_question(own: Membership, name: str, worker: str) -> tuple[Node, str]:
 
 
 def send(own: Membership, node: Node, worker: str, question: str, text: str) -> Answer:
-    """Store an answer and wake its node. Waits for the receipt while that node runs."""
+    """Store an answer and wake the worker's node; wait for the receipt if that node is running."""
     if not text.strip():
         raise UsageError("the answer is empty", hint=f'Run: llmc answer {node.name}/{worker} "..."')
     values = {
@@ -75,12 +75,12 @@ def _one(own: Membership, number: int) -> Answer:
 
 
 def recent(own: Membership) -> list[Answer]:
-    """Those that wait for their node, and those that it did not deliver in the last day; oldest first."""
+    """Answers that wait for their node, and those that it failed to deliver in the last day; oldest first."""
     return [Answer(**row) for row in own.database.rows(statements.OPEN_ANSWERS, {"node": ""})]
 
 
 def waiting(own: Membership) -> list[Answer]:
-    """Those for this node that have no receipt; oldest first."""
+    """Answers for this node without a receipt; oldest first."""
     rows = own.database.rows(statements.OPEN_ANSWERS, {"node": own.node})
     return [Answer(**row) for row in rows]
 

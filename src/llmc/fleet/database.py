@@ -1,6 +1,6 @@
-"""The fleet's database: one connection of this process, its errors in our words, and its schema.
+"""The fleet's database: this process's connection, its errors as llmc's own, and the schema.
 
-The URL has a password, so it stays in here: no error, log or result carries it, nor what the driver says about it.
+The URL may have a password, so it stays in here: no error, log or result shows it, nor a driver's message about it.
 """
 
 import atexit
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-#: the schema that this llmc knows
+#: the schema version that this llmc needs
 VERSION = len(list(MIGRATIONS.glob("*.sql")))
-#: the oldest server that has been tried
+#: the oldest server version that was tested
 LEAST_SERVER = 14
 #: a server that does not answer in this time counts as gone
 CONNECT_S = 5
 STATEMENT_S = 20
-#: after a failure, the next attempt to connect
+#: how long after a failure to wait before connecting again
 RETRY_S = 2.0
-#: transactions that met each other are repeated
+#: most attempts at a transaction that conflicts with others
 TIMES = 5
 
 
 class DatabaseGone(Unreachable, LockTimeout):
-    """The database does not answer. As with a lock that is taken, what waits for it goes on by itself."""
+    """The database does not answer. As with a lock that is held, work that waits for it continues by itself."""
 
     exit_code = Exit.FAILED
 
 
 class WrongSchema(Refused):
-    """The database has the tables of another llmc, or none."""
+    """The database has the tables of another llmc version, or none."""
 
 
 class Database:
@@ -61,15 +61,15 @@ class Database:
 
     @property
     def address(self) -> str:
-        """For people, without the password."""
+        """The address to show, without the password."""
         return urls.database_address(self._url)
 
     def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run one statement; its rows."""
+        """Run one statement; returns its rows."""
         return self.do(lambda rows: fetched(rows.execute(statement, values)), alone=True)
 
     def do(self, work: Callable[["Rows"], T], *, alone: bool = False) -> T:
-        """Run `work` in a transaction; again when it met another one. `alone`: it is one statement, and needs none."""
+        """Run `work` in a transaction, and again after a conflict. `alone`: one statement, so no transaction."""
         with self._turn:
             for _ in range(TIMES - 1):
                 try:
@@ -89,9 +89,9 @@ class Database:
 
     @contextmanager
     def in_words(self, gone: Callable[[Exception], DatabaseGone] | None = None) -> "Iterator[None]":
-        """Errors of the driver as llmc's own, for whatever is done with a connection: a server may go away between any two statements.
+        """Raise errors of the driver as llmc's own: a server may go away between any two statements.
 
-        `gone`: what else a broken connection means; none for a connection of the caller's own.
+        `gone`: makes the error of a broken connection, for the shared connection only.
         """
         import psycopg
 
@@ -115,9 +115,9 @@ class Database:
 
     @contextmanager
     def session(self, schema: str, *, read_only: bool = False) -> "Iterator[Sql]":
-        """A transaction on the tables of a schema; what is not committed is rolled back.
+        """A transaction on the tables of a schema; uncommitted changes are rolled back.
 
-        A read inside of another transaction sees what that one sees.
+        A read-only session inside another session shares its transaction.
         """
         with self._turn:
             if self._session is not None:
@@ -137,7 +137,7 @@ class Database:
 
     @contextmanager
     def hearing(self, statement: str) -> "Iterator[Callable[[float], None]]":
-        """Run a statement that listens, on a connection of its own. The function waits for a note, at most that many seconds."""
+        """Run a `listen` statement on its own connection; yields a function that waits for a notification."""
         db = self.connect()
 
         def wait(most_s: float) -> None:
@@ -162,7 +162,7 @@ class Database:
         return self._open
 
     def connect(self) -> "Connection[dict[str, Any]]":
-        """A new connection; DatabaseGone if that fails, and for a moment after that without trying."""
+        """Open a new connection; DatabaseGone if that fails, and for a moment afterwards without trying."""
         driver()
         import psycopg
         from psycopg.rows import dict_row
@@ -199,7 +199,7 @@ class Database:
         return db
 
     def _gone(self, error: Exception) -> DatabaseGone:
-        """The open connection broke; the caller has the turn."""
+        """Close the broken connection; returns the error. The caller has the turn."""
         self.close()
         return self._no_answer(error)
 
@@ -249,7 +249,7 @@ class Database:
             return 0
 
     def migrate(self) -> int:
-        """Bring the schema up to date; how many migrations ran. Two at once wait for each other."""
+        """Bring the schema up to date; returns how many migrations ran. Concurrent calls wait for each other."""
         import psycopg
 
         with self._turn, self.in_words():
@@ -274,7 +274,7 @@ class Database:
 
 
 class Sql:
-    """A transaction that takes statements with `?`, as SQLite has them."""
+    """A transaction that takes statements with `?` for parameters, as SQLite does."""
 
     def __init__(
         self, db: "Connection[dict[str, Any]]", in_words: Callable[[], AbstractContextManager[None]]
@@ -310,7 +310,7 @@ class Sql:
 
 
 class Listening:
-    """Hears of changes by all nodes. Without the database it hears nothing, and the heartbeat looks instead."""
+    """Listens for changes by all nodes. Without the database it hears nothing, and the heartbeat checks instead."""
 
     def __init__(self, database: Database, node: str, on_call: Callable[[str], None]) -> None:
         """`on_call` gets the reason when another node calls this one."""
@@ -322,17 +322,17 @@ class Listening:
             with database.in_words():
                 self._db = database.connect()
                 self._db.execute(f'listen {statements.CHANNEL}; listen "{self._own}"')
-                # Of our own: the driver closes its socket when the server is gone, while a thread waits for it.
+                # A copy: the driver closes its socket when the server is gone, while a thread still waits on it.
                 self._fds = (os.dup(self._db.fileno()),)
         except DatabaseGone:
             if self._db is not None:
                 self._db.close()
                 self._db = None
-            self._fds = os.pipe()  # into which nothing is written
+            self._fds = os.pipe()  # nothing is ever written to it
 
     @property
     def is_deaf(self) -> bool:
-        """The database was gone at its start: another one is needed, once it answers."""
+        """Whether the database was gone at the start: another Listening is needed once it answers."""
         return self._db is None
 
     def fileno(self) -> int:
@@ -359,7 +359,7 @@ class Listening:
 
 
 class _Met(LockTimeout):
-    """Two transactions met; one of them starts over."""
+    """Two transactions conflicted; one of them must start over."""
 
     exit_code = Exit.FAILED
 
@@ -369,7 +369,7 @@ def fetched(rows: "Cursor[dict[str, Any]]") -> list[dict[str, Any]]:
 
 
 def driver() -> None:
-    """The driver must be installed."""
+    """Raise if the driver is not installed."""
     try:
         import psycopg  # noqa: F401
     except ImportError as error:
@@ -379,13 +379,13 @@ def driver() -> None:
         ) from error
 
 
-#: by URL and use: a long transaction of one does not keep the other waiting
+#: by URL and use: a long transaction of one use does not delay the others
 _databases: dict[tuple[str, str], Database] = {}
 _opening = threading.Lock()
 
 
 def open_database(url: str, use: str = "tasks") -> Database:
-    """The connection of this process to a database; closed when the process ends."""
+    """This process's connection to a database for one use; closed when the process ends."""
     with _opening:
         if (url, use) not in _databases:
             _databases[url, use] = Database(url)

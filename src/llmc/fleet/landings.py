@@ -1,4 +1,4 @@
-"""The ledger of landings in the fleet's database, whose turn it is to land, and the post-accept commands that come first."""
+"""Landings in the fleet's database: their ledger, the turns to land, and the post-accept commands that come first."""
 
 import shlex
 import threading
@@ -23,11 +23,11 @@ from llmc.records.landing_ledger import Entry
 if TYPE_CHECKING:
     from llmc.fleet.database import Rows
 
-#: a holder of the turn that is not heard for this long is passed over; at most as long as a claim lasts
+#: after this time without a sign of its holder, a turn passes on; never longer than a claim's lease
 TURN_S = 10.0
-#: a holder shows itself this often while its turn lasts
+#: how often a holder renews its turn within that time
 SHOWS = 4
-#: between two looks at the queue, for each one that is before us
+#: time between two checks of the queue, for each ticket before ours; and its maximum
 LOOK_S = 0.05
 MOST_LOOK_S = 1.0
 
@@ -36,7 +36,7 @@ class Landings:
     """The `LandingLedger` of all nodes (records/landing_ledger.py)."""
 
     def __init__(self, database: Database, node: str, remote: str, lease_s: float) -> None:
-        """`remote`: the branch of all nodes; only those that land there wait for each other."""
+        """`remote`: the branch where this node lands; only nodes that land there wait for each other."""
         self._db = database
         self._node = node
         self._remote = remote
@@ -76,7 +76,7 @@ class Landings:
         return [_entry(row) for row in self._db.rows(statement, values)]
 
     def token_of(self, claim: str) -> int:
-        """A claim of the database is its token; one from before the root joined has none that lands."""
+        """A claim in the database is its own token; a claim from before the root joined gets 0, which cannot land."""
         return int(claim) if claim.isdigit() else 0
 
     def take_post_accept(self, task: TaskKey) -> str | None:
@@ -105,7 +105,7 @@ class Landings:
             self._end(ticket)
 
     def _wait(self, timeout_s: float, stopping: Callable[[], bool]) -> int:
-        """A ticket that is the first."""
+        """Wait until our ticket is the first; returns the ticket."""
         end = monotonic() + timeout_s
         ticket = self._ticket()
         try:
@@ -140,13 +140,13 @@ class Landings:
         return _Place(**self._db.rows(statements.KEEP_TICKET, self._values(ticket))[0])
 
     def _show(self, ticket: int, over: threading.Event) -> None:
-        """Keep the turn while its holder lives. If it is lost, the fence and the tokens decide, as without it."""
+        """Renew the turn until it is over. If it is lost, the fence and the tokens decide, as they do without turns."""
         while not over.wait(self._turn_s / SHOWS):
             with suppress(LlmcError):
                 self._place(ticket)
 
     def _end(self, ticket: int) -> None:
-        with suppress(LlmcError):  # it runs out by itself
+        with suppress(LlmcError):  # the ticket expires by itself
             self._db.rows(statements.END_TURN, self._values(ticket))
 
     def _values(self, ticket: int = 0) -> dict[str, Any]:
@@ -157,11 +157,11 @@ class Landings:
 class _Place(Struct, frozen=True):
     """A ticket in the queue."""
 
-    #: it has not run out
+    #: whether the ticket is still valid
     kept: bool
-    #: how many land before it
+    #: how many tickets are before it
     before: int
-    #: the task and the node whose post-accept command comes first; it may be one of a node that died
+    #: the post-accept command that comes first, with its task and node; the node may have died
     command: str | None
 
     @property

@@ -1,4 +1,4 @@
-"""Nodes: how a root joins the fleet, shows that it lives, drains and leaves."""
+"""Nodes: how a root joins the fleet, shows that it is alive, drains and leaves."""
 
 import json
 import os
@@ -23,9 +23,9 @@ from llmc.fleet import statements
 from llmc.fleet.database import Database, open_database
 from llmc.fleet.rules import Need, Node, node_of
 
-#: how many other nodes a heartbeat brings
+#: most other nodes that a heartbeat returns
 MOST_NODES = 100
-#: an answer that takes longer does not say what time it is
+#: if an answer takes longer, the clocks are not compared
 MOST_ANSWER_S = 1.0
 
 
@@ -44,7 +44,7 @@ class Membership(Struct, frozen=True):
 
     database: Database
     node: str
-    #: of the root
+    #: the id of the root
     instance: str
     #: host and path of the root
     place: str
@@ -52,7 +52,7 @@ class Membership(Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, Any]:
-        """For a statement."""
+        """The values for a statement."""
         return {
             "node": self.node,
             "instance": self.instance,
@@ -99,7 +99,7 @@ def _host_name() -> str:
 
 
 def init(project: InFleet) -> int:
-    """Set up the database; how many migrations ran."""
+    """Set up the database; returns how many migrations ran."""
     return membership(project).database.migrate()
 
 
@@ -113,7 +113,7 @@ def join(project: InFleet, address: str, first: Collection[str]) -> Node:
 
 
 def _refuse_other_repository(own: Membership, address: str, first: Collection[str]) -> None:
-    """The first node to join says which repository the fleet works on."""
+    """Refuse a repository other than the fleet's, which is that of the first node to join."""
     known = own.database.rows(statements.REPOSITORY)
     if not known:
         own.database.rows(statements.ADD_REPOSITORY, {"first": list(first), "address": address})
@@ -161,7 +161,7 @@ def drain(project: InFleet, name: str, *, undo: bool = False) -> Node:
 
 
 def leave(project: InFleet, name: str) -> Node:
-    """Remove a node; the tasks that it has go to the others."""
+    """Remove a node; its tasks go to the other nodes."""
     own = membership(project)
     node = find(own, name or own.node)
     if node.state in ("up", "draining"):
@@ -182,12 +182,12 @@ def leave(project: InFleet, name: str) -> Node:
 
 
 def has_lease(own: Membership, name: str) -> bool:
-    """Whether this node does what one node at a time does; the heartbeat keeps the lease."""
+    """Whether this node has the lease, taking it if it is free: one node at a time has it. The heartbeat renews it."""
     return bool(own.database.rows(statements.LEASE, {**own.values, "name": name}))
 
 
 class Park(Struct, frozen=True):
-    """A node waits for a limit of the account to end."""
+    """The pause of a node until an account limit ends."""
 
     cause: str
     reason: str
@@ -197,7 +197,7 @@ class Park(Struct, frozen=True):
 
 
 class Used(Struct, frozen=True):
-    """What was used of the budgets, in dollars and tokens."""
+    """The used part of the budgets, in dollars and tokens."""
 
     cost_today: float = 0.0
     tokens_today: int = 0
@@ -206,7 +206,7 @@ class Used(Struct, frozen=True):
 
 
 class Life(Struct, frozen=True):
-    """What a node shows of itself with a heartbeat."""
+    """What a node reports about itself with a heartbeat."""
 
     #: tokens of its claims
     claims: Collection[int] = ()
@@ -223,33 +223,33 @@ class Life(Struct, frozen=True):
 class Pulse(Struct, frozen=True):
     """What a heartbeat found."""
 
-    #: `joined` or `draining`; "" if the name has another daemon, or left
+    #: `joined` or `draining`; "" if another daemon has the name, or the node left
     state: str
-    #: a lease has run out
+    #: whether the lease of a task has expired
     expired: bool
-    #: a task of the list is ready
+    #: whether a task of the list is ready
     ready: bool
     #: how far this machine's clock is ahead of the database's; None: the answer took too long to say
     ahead_s: float | None = None
-    #: by all other nodes
+    #: the budget used by all other nodes
     used: Used = Used()
     #: the longest park of another node
     park: Park | None = None
     #: landed tasks whose post-accept command has not finished: those of this node, and those of nodes that died
     due: tuple[TaskKey, ...] = ()
     lost: tuple[TaskKey, ...] = ()
-    #: a worker of this node has an answer
+    #: whether an answer waits for a worker of this node
     answers: bool = False
-    #: this node drives the goals
+    #: whether this node drives the goals
     drives: bool = False
-    #: those that need the user first
+    #: other nodes, those that need the user first
     nodes: list[Node] = []
-    #: how many there are besides those
+    #: how many other nodes there are besides these
     more: int = 0
 
 
 class Beating:
-    """A daemon that shows that its node lives, and keeps the leases of its claims."""
+    """The heartbeats of a daemon, which show that its node is alive and renew the leases of its claims."""
 
     def __init__(self, own: Membership, list_name: str) -> None:
         self._own = own
@@ -257,7 +257,7 @@ class Beating:
         self._daemon = os.urandom(8).hex()
 
     def start(self) -> None:
-        """Take the name for this daemon; Refused while another daemon has it."""
+        """Take the node's name for this daemon; Refused while another daemon has it."""
         own = self._own
         if own.database.rows(statements.START, {**own.values, "daemon": self._daemon}):
             return

@@ -1,4 +1,4 @@
-"""The events of all nodes: each node sends those that a digest needs with its heartbeat, and any node reads them."""
+"""The events of all nodes: with its heartbeat, each node sends those that a digest needs, and any node reads them."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -14,16 +14,16 @@ from llmc.records.event_log import EventLog, rows_of, seq_of, ts_of
 
 #: rows in one statement
 BATCH = 500
-#: what a node that is new in the fleet sends of its past
+#: age of the oldest events that a node sends when it is new in the fleet
 PAST_S = 24 * 3600.0
-#: rows are kept for this long, up to this number
+#: how long rows are kept, and how many at most
 KEEP_DAYS, MOST_ROWS = 30, 1_000_000
-#: who follows looks this often without being told
+#: how often a follower checks without a notification
 LOOK_S = 30.0
 
 
 class Outbox:
-    """The events of this node that the database does not have yet. A node without new ones asks nothing."""
+    """The events of this node that the database does not have yet. A node without new ones sends no query."""
 
     def __init__(self, own: Membership, log: Path, actions: Collection[str]) -> None:
         self._own = own
@@ -33,7 +33,7 @@ class Outbox:
         self._unsent: list[dict[str, Any]] = []
 
     def send(self) -> None:
-        """Send what was logged since the last time. What the database did not confirm is sent again, and stored once."""
+        """Send events logged since the last call. Events that were not confirmed are sent again, but stored once."""
         if self._reader is None:
             self._reader = self._read_on()
         now = now_unix()
@@ -59,7 +59,7 @@ class Outbox:
 
 
 def _is_storable(row: dict[str, Any]) -> bool:
-    """Whether PostgreSQL takes a row; one that was edited by hand must not stop the others."""
+    """Whether PostgreSQL accepts a row; a row that was edited by hand must not stop the others."""
     try:
         json.dumps(row, allow_nan=False)
     except ValueError:
@@ -70,9 +70,9 @@ def _is_storable(row: dict[str, Any]) -> bool:
 def since(
     own: Membership, at: float, worker: str | None = None, most: int | None = None
 ) -> list[dict[str, Any]]:
-    """The events of all nodes from this time on, in the order of the database's clock, with full names of workers.
+    """The events of all nodes from this time on, in the order of the database's clock, with full worker names.
 
-    `worker`: only of this one. `most`: only the last N.
+    `worker`: only events of this worker. `most`: only the last N.
     """
     return _chosen(own.database.rows(statements.EVENTS, {"since": at}), worker, most)
 
@@ -80,7 +80,7 @@ def since(
 def follow(
     own: Membership, at: float, worker: str | None = None, most: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The same, then each event as its node sends it. For ever, while the database answers."""
+    """The same, then each event as its node sends it, for as long as the database answers."""
     with own.database.hearing(statements.FOLLOW_EVENTS) as wait:
         last = own.database.rows(statements.LAST_EVENT)[0]
         read = Reading(last["last"], dict.fromkeys(last["missing"], monotonic()))
@@ -95,7 +95,7 @@ def follow(
 
 
 def clock(own: Membership) -> float:
-    """What the database's clock shows now."""
+    """The current time by the database's clock."""
     return float(own.database.rows(statements.CLOCK)[0]["now_unix"])
 
 

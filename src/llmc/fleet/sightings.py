@@ -1,4 +1,4 @@
-"""What the daemon saw of the other nodes, in a file for the screens: they ask no database."""
+"""What the daemon saw of the other nodes, in a file for the screens, which do not query the database."""
 
 import msgspec
 

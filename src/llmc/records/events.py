@@ -82,7 +82,7 @@ ACTIONS: dict[str, str] = {
     "task_assigned": "an auto worker claimed a task (`task_id`, `subject`, `label`, `claim`)",
     "task_completed": "a task's work landed, or the task needed no changes (`task_id`, `commit`: null if nothing changed)",
     "task_released": "a task was released; this does not count as a failed attempt (`task_id`, `cause`)",
-    "task_failed": "an attempt at a task failed (`task_id`, `cause`, `attempt`, `retry_in_s`: delay after a crash, `ref`: the trash ref with the unfinished work)",
+    "task_failed": "an attempt failed (`task_id`, `cause`, `attempt`, `retry_in_s`: delay before the next attempt after a crash, `ref`: the trash ref with the unfinished work)",
     "task_quarantined": "a task failed three times, or cannot be done as written, and is quarantined (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and is parked (`task_id`, `cause`)",
     "task_proposed": "a worker proposed a task, which needs `llmc tasks approve` (`task_id`, `subject`)",

@@ -77,7 +77,7 @@ KINDS: dict[str, str] = {
     "proposed": "a worker proposed a task; approve it with `llmc tasks approve`",
     "task_question": "a task is waiting for your decision",
     "stuck": "some tasks are in a dependency cycle or depend on an unknown task; other tasks are not affected",
-    "bad_input": "llmc skipped a file or a row that it cannot read",
+    "bad_input": "llmc skipped a file or row that it could not read",
     "goal_question": "a goal or plan item has a question",
     "goal_stalled": "a plan item has stalled",
     # of the fleet

@@ -28,7 +28,7 @@ def begin(show: Show) -> None:
 
 
 WORKERS = 3
-#: a model takes its time; the scripted agent needs seconds
+#: a model takes much longer than the scripted agent
 LIMITS_S = {"scripted": 120.0, "claude": 3600.0}
 REDRAW_S = 0.25
 
@@ -103,7 +103,7 @@ def tell_by_hand(show: Show) -> None:
     show.llmc("status")
 
 
-#: what needs you on the web page: a review of what no task of the plan does, and a question
+#: what needs you on the web page: the review of a change outside the plan, and a question
 REVIEWED = """\
 Say good night
 

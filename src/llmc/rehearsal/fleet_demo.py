@@ -1,4 +1,4 @@
-"""llmc demo --fleet: three machines on this one, with a PostgreSQL and a git remote of their own."""
+"""llmc demo --fleet: simulates three machines on this one, with their own PostgreSQL and git remote."""
 
 import shlex
 import shutil
@@ -26,7 +26,7 @@ from llmc.repo import git
 
 MACHINES = ("laptop", "server-1", "server-2")
 WORKERS = 2
-#: short, so that `status --fleet` is of now
+#: short, so that `status --fleet` is current
 LEASE_S = 12
 LOOK_S = 0.25
 LIMIT_S = 300.0
@@ -36,11 +36,11 @@ PREFIX = "llmc-demo-"
 
 
 class Machine(Show):
-    """A root with a daemon of its own, that plays a machine."""
+    """A root with its own daemon, in the role of a machine."""
 
     def __init__(self, directory: Path, name: str) -> None:
         super().__init__(directory / "greeter", directory / name, machine=name)
-        # The registry of roots is in the directory too, and goes with it.
+        # The registry of roots is in the directory too, and is removed with it.
         self.env["XDG_STATE_HOME"] = str(directory / "state")
         self.landed: list[str] = []
         self._log = LogReader(str(self.root / "logs/events.jsonl"))
@@ -48,7 +48,7 @@ class Machine(Show):
         self._read: list[Row] = []
 
     def join(self, remote: Path, database: str) -> None:
-        """Create the root, and let it join; the first machine sets up the database, and shows how all of this is done."""
+        """Create the root and join the fleet; the first machine sets up the database, and shows its commands."""
         is_first = self.machine == MACHINES[0]
         run = self.llmc if is_first else self.output
         place = ["--source", str(remote), "--target", str(self.root)]
@@ -67,7 +67,7 @@ class Machine(Show):
         self.llmc("fleet", "init" if is_first else "join")
 
     def news(self, until: float) -> list[Row]:
-        """The new events of this machine to tell, up to this time."""
+        """This machine's new events to print, up to a time."""
         self._read += rows_of(self._log.lines())
         ready = [event for event in self._read if ts_of(event) <= until]
         self._read = [event for event in self._read if ts_of(event) > until]
@@ -81,7 +81,7 @@ class Machine(Show):
 
 
 def run(count: int) -> None:
-    """Land `count` tasks on three machines; nothing is left behind, also after Ctrl-C."""
+    """Land `count` tasks on three machines; nothing is left running, even after Ctrl-C."""
     driver()
     with proc.handling(_interrupt, *WAYS), _server() as server, _directory() as directory:
         machines = [Machine(directory, name) for name in MACHINES]
@@ -117,7 +117,7 @@ def _watch(machines: Sequence[Machine], count: int) -> None:
     """Print events until every task is completed."""
     deadline = monotonic() + LIMIT_S
     while (done := len({task for machine in machines for task in machine.landed})) < count:
-        # What one machine writes from now on may follow from what another has written by then.
+        # Only up to now: a later event of one machine may follow from one of another that was not read yet.
         until = now_unix()
         news = [event for machine in machines for event in machine.news(until)]
         for event in sorted(news, key=ts_of):
@@ -128,7 +128,7 @@ def _watch(machines: Sequence[Machine], count: int) -> None:
 
 
 def _check(user: Show, remote: Path, count: int) -> None:
-    """The remote has each task once, in a line; a checkout of it passes its tests."""
+    """Check that the remote has each task once, in a linear history, and that a checkout passes the tests."""
     pull = ["git", "pull", "--quiet", "--ff-only", str(remote), "main"]
     user.run(pull, shlex.join(pull))
     user.run([sys.executable, *shlex.split(sample.VALIDATE)[1:]], sample.VALIDATE)
@@ -141,7 +141,7 @@ def _check(user: Show, remote: Path, count: int) -> None:
 
 @contextmanager
 def _directory() -> Iterator[Path]:
-    """Removed at the end; kept for a look if something failed."""
+    """A temporary directory, removed at the end, but kept for inspection if something failed."""
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         yield directory
@@ -156,7 +156,7 @@ def _directory() -> Iterator[Path]:
 
 @contextmanager
 def _server() -> Iterator[Postgres]:
-    with _uninterrupted():  # half a server cannot be stopped
+    with _uninterrupted():  # a half-started server cannot be stopped
         server = Postgres()
     try:
         yield server
@@ -176,7 +176,7 @@ def _stopped_at_the_end(machines: Sequence[Machine]) -> Iterator[None]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A signal to end waits until this has ended."""
+    """Delay signals until the end of the block."""
     pressed: list[object] = []
     for way in WAYS:
         signal.signal(way, lambda *_: pressed.append(True))
@@ -193,6 +193,6 @@ def _interrupt(*_: object) -> None:
 
 
 def _stop_undisturbed() -> None:
-    """From now on a signal changes nothing: what was started is being stopped."""
+    """Ignore signals from now on, because everything is being stopped."""
     for way in WAYS:
         signal.signal(way, lambda *_: None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmc.base import proc
 
-#: without `fsync`, only a crash of the machine loses data, and a rehearsal's data may be lost
+#: without `fsync`, data is lost only if the machine crashes, which is fine in a rehearsal
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -24,7 +24,7 @@ INSTEAD_OF_ROOT = "nobody"
 
 
 def program(name: str) -> str:
-    """A program of the server: Debian keeps them out of PATH."""
+    """The path of a server program; Debian keeps them out of PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
     path = str(found[0]) if found else shutil.which(name)
     if path is None:
@@ -70,7 +70,7 @@ class Postgres:
         self._control("-l", str(self.dir / "log"), "-o", f"-k {self.dir} {settings}", "start")
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """SIGINT ends it at once and in order; SIGQUIT is a crash."""
+        """Stop the server: SIGINT shuts it down fast but cleanly, SIGQUIT simulates a crash."""
         if self._runs:
             self._runs = False
             self._control("-m", "immediate" if number == signal.SIGQUIT else "fast", "stop")

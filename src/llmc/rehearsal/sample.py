@@ -1,6 +1,6 @@
 """The sample repository of the demo: small, real, with a test that can fail; and its plan of nine tasks.
 
-The lines with an @ are directives for the scripted agent; a real agent does not get them.
+Lines that start with @ are directives for the scripted agent; a real agent does not get them.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ FILES = {
     ".gitignore": "__pycache__/\n",
 }
 NAME, EMAIL = "Sam Sample", "sam@example.com"
-#: for git in a clone, which has no user of its own
+#: for git in a clone, where no user is configured
 IDENTITY = f"-c user.name='{NAME}' -c user.email={EMAIL}"
 #: the command that must pass before work lands
 VALIDATE = "python3 -m unittest -q"
@@ -161,7 +161,7 @@ List the changes in CHANGES.md.
 
 
 def write(folder: Path, *, scripted: bool) -> None:
-    """The files of the plan; a real agent gets them without directives."""
+    """Write the files of the plan; a real agent gets them without directives."""
     folder.mkdir()
     for name, text in TASKS.items():
         lines = [line for line in text.splitlines() if scripted or not line.startswith("@")]
@@ -169,14 +169,14 @@ def write(folder: Path, *, scripted: bool) -> None:
 
 
 def prompt(name: str) -> str:
-    """A task of the plan as a prompt, without its fields. The first version of `farewell` has no test."""
+    """A task of the plan as a prompt, without its front matter. The first version of `farewell` has no test."""
     text = TASKS[name].split("---\n", 2)[2].removeprefix("# ")
     if name == "farewell":
         text += f"@on-reject {_FAREWELL_TEST} && git add -A && git commit -q --amend --no-edit\n"
     return text
 
 
-#: for a plan of any length up to this many tasks
+#: for a plan with up to this many tasks
 LANGUAGES = {
     "Arabic": "Marhaban", "Basque": "Kaixo", "Bulgarian": "Zdravei", "Catalan": "Hola", "Croatian": "Bok",
     "Czech": "Ahoj", "Danish": "Hej", "Dutch": "Hoi", "Estonian": "Tere", "Finnish": "Moi", "French": "Bonjour",
@@ -188,7 +188,7 @@ LANGUAGES = {
 
 
 def write_languages(folder: Path, count: int) -> None:
-    """A plan of `count` tasks, a greeting each; every fifth one waits for the one five before it."""
+    """Write a plan of `count` tasks, one greeting each; every fifth one waits for the one five before it."""
     folder.mkdir()
     for number, (language, greeting) in enumerate(list(LANGUAGES.items())[:count], start=1):
         after = f"---\nafter: {number - 5:02}\n---\n" if number > 5 and number % 5 == 0 else ""

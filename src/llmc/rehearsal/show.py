@@ -21,10 +21,10 @@ def title(text: str) -> None:
 
 
 class Show:
-    """Runs commands for one root, and shows each with its real output."""
+    """Runs commands for one root, and prints each with its real output."""
 
     def __init__(self, source: Path, root: Path, agent: str = "scripted", machine: str = "") -> None:
-        """`machine`: the name of the machine that it plays; it then works in the root."""
+        """`machine`: the name of the machine in a fleet demo; its commands then run in the root."""
         self.agent = agent
         self.source, self.root = source, root
         self.machine = machine
@@ -54,7 +54,7 @@ class Show:
             raise LlmcError(f"`{shown}` exited with code {done.returncode}")
 
     def output(self, *args: str) -> str:
-        """The output of a command that is not shown."""
+        """Run a command without printing it; returns its output."""
         return proc.run(self.argv(*args), cwd=self._here, env=self.env, timeout_s=60).stdout
 
     @property
@@ -73,7 +73,7 @@ class Show:
         self.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
 
 
-#: events shown while it runs
+#: the events printed during a demo, each with its color and text
 _TOLD = {
     "task_assigned": ("cyan", "{worker}  started task {task_id}: {subject}"),
     "rebase_conflicted": ("magenta", "{worker}  has conflicts in {files} and is resolving them"),
@@ -85,9 +85,9 @@ _TOLD = {
 
 
 class Story:
-    """The events of a root, in the order of what happened: a task has landed when its accept completes it.
+    """The events of a root, in the order of what happened: a task has landed once its accept is complete.
 
-    The event `task_completed` comes later, when its worker has been reset; a task that waited for it may be in progress.
+    The event `task_completed` follows only after the worker's reset, when a dependent task may be in progress already.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Story:
         self._landed: set[object] = set()
 
     def next(self, event: Row) -> list[Row]:
-        """What to tell at this event: it, what it means, or nothing."""
+        """What to print for an event: the event itself, what it means, or nothing."""
         action, worker = event["action"], event.get("worker")
         if action == "task_assigned":
             self._tasks[worker] = event
@@ -110,7 +110,7 @@ class Story:
 
 
 def tell(event: Row) -> None:
-    """Print an event that people want to see."""
+    """Print an event if it is one of those that the demo shows."""
     if event["action"] in _TOLD:
         colour, text = _TOLD[str(event["action"])]
         files = event.get("files")

@@ -1,6 +1,6 @@
-"""Worktrees of contained workers: make them, and move a worktree from the clone to a repository of its own and back.
+"""Creates worktrees of contained workers, and moves a worktree from the clone to its own repository and back.
 
-A move changes no file of the worktree. What git knows of it (index, branch, a rebase in progress) goes with it.
+A move changes no file in the worktree. Git's data about it (index, branch, a rebase in progress) moves along.
 """
 
 import os
@@ -39,24 +39,24 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
 
 
 def move_apart(project: Project, record: WorkerRecord, base: str) -> None:
-    """Give a linked worktree a repository of its own. No agent runs in it."""
+    """Give a linked worktree its own repository. No agent may be running in it."""
     worktree = Path(record.worktree_path)
     entry = git.git_dir(worktree)
     worktrees.drop_dead_locks(project, record)
     with project.repo_lock():
         own = _new_repository(project, record, base, entry)
         with fault_step("contain.move"):
-            # In this order: `git worktree repair` would link the worktree to an entry that is left.
+            # In this order: `git worktree repair` would link the worktree to a leftover entry.
             remove_tree(entry)
             own_repos.point(worktree, own)
 
 
 def move_back(project: Project, record: WorkerRecord, base: str) -> None:
-    """Link a worktree to the clone again, unless a rebase is in progress. Its repository goes to the trash."""
+    """Link a worktree to the clone again, unless a git operation is in progress. Its repository goes to the trash."""
     worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
     if uncommitted.operations_in_progress(worktree):
-        return  # an agent that is not contained can work there as well
-    with fault_step("contain.pin"):  # with its staged files, which only its own repository has
+        return  # an uncontained agent can work there too
+    with fault_step("contain.pin"):  # including staged files, which only this repository has
         ref = trash.pin(
             project.root, worktree, record.name, "uncontained", branch=record.branch, move_out=False
         )
@@ -72,17 +72,17 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
         worktrees.link_again(project, record, worktree, base)
         for path in kept:
             shutil.copy2(path, git.git_dir(worktree) / path.name)
-        index = aside / "index"  # git would follow a link; what is staged has been pinned
+        index = aside / "index"  # git would follow a link; staged files are already pinned
         if index.is_file() and not index.is_symlink() and not indexes.is_too_large(index):
             indexes.copy(worktree, index, git.git_dir(worktree) / "index")
     trash.take_out(aside.parent, [aside.name], trash.folder_of(project.root, ref))
 
 
 def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bool) -> None:
-    """Move a repository that git refuses to the trash as it is, and begin a new one. No agent runs in it.
+    """Move a repository that git refuses to the trash as it is, and create a new one. No agent may be running in it.
 
-    Without bubblewrap the worktree is linked to the clone instead. `at_base`: not with the commits that the clone has of
-    the worker, which are pinned.
+    Without bubblewrap, link the worktree to the clone instead. `at_base`: leave out the worker's commits that are in
+    the clone; they are pinned.
     """
     _refuse_while_it_runs(record)
     root, worktree = project.root, Path(record.worktree_path)
@@ -102,7 +102,7 @@ def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bo
 
 
 def _refuse_while_it_runs(record: WorkerRecord) -> None:
-    """A new `.git`, or another repository, would not be read-only for the agent that runs."""
+    """Refuse while the agent is running: a new `.git` or repository would not be read-only for it."""
     if record.instance and processes.marked("LLMC_INSTANCE", record.instance):
         raise Refused(
             f"{record.name}'s agent is running, and its repository was changed or lost",

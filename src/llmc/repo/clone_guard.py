@@ -1,9 +1,9 @@
 """Guards git in a root: no setting there may run an agent's program or redirect git.
 
-Agents share the clone's settings and may write their own worktree's. llmc's git would obey them, with the user's rights.
-So before each call of git (repo/git.py) the guard of that root checks the settings. While nothing has changed, that is a
-few stats and no program. Findings are reported, then undone; the rules are in repo/rules/clone_config.py. Changes made
-while git is already running cannot be caught here.
+Agents share the clone's settings and can write those of their own worktree. llmc's git would obey these settings with
+the user's rights. So the root's guard checks them before each git call (repo/git.py). While nothing has changed, this
+takes a few stat calls and runs no program. Findings are reported, then undone; the rules are in
+repo/rules/clone_config.py. Changes made while git is already running cannot be caught here.
 """
 
 import fcntl
@@ -44,19 +44,19 @@ from llmc.repo.rules.clone_config import (
 if TYPE_CHECKING:
     from llmc.repo.taking_in import TakingIn
 
-#: characters of a path that a URL has in another way
+#: characters of a path that must be escaped in a URL
 _IN_URL = {ord(one): f"%{ord(one):02X}" for one in "%?#"}
 #: git writes this into the settings of each new repository
 _FIRST = "core.repositoryformatversion"
-#: with a directory for each worker or slot
+#: directories of the root with a subdirectory for each worker, and also those with one for each slot
 _OF_WORKERS = (root_layout.WORKTREES, root_layout.REPOS)
 _FOLDERS = (*_OF_WORKERS, root_layout.SLOTS)
-#: an agent active this long before a file was written may have written it
+#: an agent that was active up to this long before a file was written may have written it
 ACTIVE_S = 60.0
 
 
 def stand(root: Root, source: str, base: str) -> None:
-    """Guard the clone of a root; `source` as in config.toml, or the root itself if unknown. `base`: work starts there."""
+    """Guard the clone of a root. `source`: as in config.toml, or the root if unknown; `base`: where work starts."""
     path = str(root.path)
     known = git.guards.get(path)
     if known is None or (known.source, known.base) != (source, base):
@@ -83,20 +83,20 @@ class CloneGuard:
         self.large_files = f"file://{self._git.translate(_IN_URL)}"
         self._seen = Seen()
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
-        #: a finding could not be reported yet, by this process or, at the first check, perhaps another
+        #: whether findings may be unreported: by this process or, before the first check, by another one
         self._behind = True
-        #: by worker or slot, "" for the clone: one that is slow to read holds up no other
+        #: locks by worker or slot, "" for the clone: a repository that is slow to read delays no other
         self._turns: dict[str, threading.Lock] = {}
         self._mine = threading.local()
         self._taking_in: TakingIn | None = None
 
     def look(self, repo: str, words: Sequence[str] = ()) -> None:
-        """Check everything that git would read in this directory of the root. `words`: what git is asked there."""
+        """Check everything that git would read in this directory of the root. `words`: the git call's arguments."""
         if getattr(self._mine, "looking", False):
             return  # a git call by the guard itself
         with self._looking():
             if not os.path.lexists(self._git):
-                return  # no clone: git reports it
+                return  # no clone: git will report that
             with self._turn_of(""):
                 self._clone()
             top = self._top(repo)
@@ -113,7 +113,7 @@ class CloneGuard:
                     self._catch_up()
 
     def box(self, repo: str) -> AbstractContextManager[git.Within]:
-        """git obeys settings and follows links, and an agent may write both in its worktree and in its repository."""
+        """The box for git at this path: a contained agent can write settings and links there, and git follows them."""
         if not (name := self._apart(repo)):
             return nullcontext(git.NO_BOX)
         from llmc.repo import own_repos  # most workers are not contained
@@ -121,10 +121,10 @@ class CloneGuard:
         return own_repos.box(Path(self._root), name)
 
     def free(self, said: str, repo: Path) -> bool:
-        """Remove the lock of a killed git that is named there, if it is in a git directory of this root."""
+        """Remove the lock that git's error names, if a killed git left it in this root; whether git can try again."""
         if "File exists" not in said:
             return False
-        from llmc.repo import dead_locks  # rarely in the way
+        from llmc.repo import dead_locks  # rarely needed
 
         lock = dead_locks.named_in(said, repo)
         try:
@@ -138,9 +138,9 @@ class CloneGuard:
         return lock is not None
 
     def _apart(self, place: str) -> str:
-        """The contained worker in whose worktree or repository this is, or ""."""
+        """The contained worker whose worktree or repository contains this path; "" if none."""
         name = self._owner_of(place, _OF_WORKERS)
-        # A name with a dot is of llmc: a repository that is being made.
+        # A name that starts with a dot is llmc's own, such as a repository that is being created.
         is_apart = (
             name
             and name[0] != "."
@@ -160,7 +160,7 @@ class CloneGuard:
         return self._turns.setdefault(owner, threading.Lock())
 
     def _owner_of(self, place: str, folders: Sequence[str] = _FOLDERS) -> str:
-        """The worker or slot that a place is of."""
+        """The worker or slot that a path belongs to; "" if none."""
         for folder in folders:
             if place.startswith(f"{self._root}/{folder}/"):
                 return place.removeprefix(f"{self._root}/{folder}/").partition("/")[0]
@@ -185,7 +185,7 @@ class CloneGuard:
         self._attributes(f"{self._git}/info/attributes")
 
     def _repository(self, top: str) -> None:
-        """A worktree of the clone, and the repositories in each other inside it, as many as an agent made."""
+        """Check a worktree of the clone and all repositories nested inside it, however many an agent made."""
         if not _has_no_link(self._around(top), top):
             raise LlmcError(
                 f"cannot run git in {top}: it is behind a symbolic link",
@@ -196,7 +196,7 @@ class CloneGuard:
             waiting += self._repositories_in(waiting.pop())
 
     def _repositories_in(self, top: str) -> list[str]:
-        """Check a worktree, or a repository inside one: a submodule or an agent's own. Returns those directly inside."""
+        """Check a worktree, or a submodule or other repository in one; returns the repositories directly inside."""
         is_inner = os.path.dirname(top) not in self._worktrees
         place = self._inner(top) if is_inner else self._worktree(top)
         paths = self._gitlinks(top, place) if place else ()
@@ -207,7 +207,7 @@ class CloneGuard:
         ]
 
     def _worktree(self, top: str) -> str:
-        """A worktree or slot: returns its entry in the clone."""
+        """Check a worktree or slot; returns its entry in the clone."""
         place = self._led_to(top)
         if os.path.dirname(place) != f"{self._git}/worktrees" or not self._linked(top, place):
             self._lead_back(top)
@@ -216,7 +216,7 @@ class CloneGuard:
         return place
 
     def _take_in(self, words: Sequence[str]) -> None:
-        """Fetch what contained workers committed."""
+        """Fetch the commits of contained workers."""
         if not os.path.isdir(f"{self._root}/{root_layout.REPOS}"):
             return
         if self._taking_in is None:
@@ -226,7 +226,7 @@ class CloneGuard:
         self._taking_in.look(words)
 
     def _contained(self, name: str) -> None:
-        """The worktree of a contained worker. Its settings do not matter: git runs in a box there."""
+        """Check the worktree of a contained worker. Its settings do not matter: git runs in a box there."""
         from llmc.repo import own_repos  # most workers are not contained
 
         own_repos.refuse_odd_files(Path(self._root), name)
@@ -234,9 +234,9 @@ class CloneGuard:
         own_repos.give(Path(self._root), name, self.base)
 
     def _led_to(self, top: str) -> str:
-        """The git directory that a `.git` file names; "" for a file that git does not write.
+        """The git directory that a `.git` file names; "" for a file that git would not write.
 
-        git accepts more, but what it makes of the rest need not be known here.
+        Git accepts other forms too, but llmc need not understand them.
         """
         data = git_config.read_plainly(Path(top, ".git"))
         text = "" if isinstance(data, Broken) else data.decode("utf-8", "surrogateescape")
@@ -282,14 +282,14 @@ class CloneGuard:
             write_atomic(Path(path), f"{text}\n".encode(), mode=0o644)
 
     def _inner(self, top: str) -> str:
-        """A repository inside a worktree: git in the worktree would run programs from its settings too.
+        """Check a repository inside a worktree: git in the worktree would run programs from its settings too.
 
-        Returns its git directory; "" if git does not enter it. Only what is there is changed, never what it names.
+        Returns its git directory; "" if there is nothing more to check. The target of a foreign `.git` never changes.
         """
         pointer = f"{top}/.git"
         is_folder = os.path.isdir(pointer) and not os.path.islink(pointer)
         place = pointer if is_folder else self._led_to(top)
-        # A check left a directory in a slot: git makes none there.
+        # In a slot, only a check can have left a `.git` directory: git makes none there.
         may_be_folder = not self._around(top).startswith(f"{self._root}/{root_layout.SLOTS}/")
         is_ours = may_be_folder if is_folder else self._is_submodule(top, place)
         if not is_ours or not _is_whole(place) or (is_folder and _has_links(place)):
@@ -302,19 +302,19 @@ class CloneGuard:
         return place
 
     def _is_submodule(self, top: str, place: str) -> bool:
-        """Whether git keeps it with the entry of the same worktree."""
+        """Whether git keeps the repository in the entry of its worktree, as it does for submodules."""
         entry = self._led_to(self._around(top))
         return os.path.dirname(entry) == f"{self._git}/worktrees" and place.startswith(f"{entry}/modules/")
 
     def _around(self, top: str) -> str:
-        """The worktree or slot that a repository is in; the root for any other."""
+        """The worktree or slot that contains a repository; the root if none does."""
         found = (
             f"{folder}/{self._owner_of(top)}" for folder in self._worktrees if top.startswith(f"{folder}/")
         )
         return next(found, self._root)
 
     def _stranger(self, top: str, place: str) -> None:
-        """It points to what is not ours to change: git must not go there if that is in this root, or runs programs."""
+        """Move a foreign `.git` aside, unless it leads out of this root, to settings that run no programs."""
         if place and not place.startswith(f"{self._root}/") and not _runs_programs(place):
             return
         if place in ("", f"{top}/.git"):
@@ -327,7 +327,7 @@ class CloneGuard:
         self._aside(f"{top}/.git")
 
     def _gitlinks(self, top: str, place: str) -> tuple[str, ...]:
-        """The paths with another repository's commit in the index: git enters those too."""
+        """The paths of gitlinks in the index: git enters the repositories there too."""
         index = f"{place}/index"
         known, now = self._links.get(index), stamp(index)
         if known is None or known[0] != now:
@@ -406,7 +406,7 @@ class CloneGuard:
         return [*rows, ("remote.origin.fetch", FETCH), *self._identity()]
 
     def _identity(self) -> list[tuple[str, str]]:
-        """The source's own user, which `init` copies."""
+        """The user name and email in the source's own settings, which `init` copies."""
         return list(git.own_user(Path(self.source)).items()) if os.path.isdir(self.source) else []
 
     def _expected(self, path: str, tree: str) -> Expected:
@@ -421,7 +421,7 @@ class CloneGuard:
         return str(git_config.move_aside(Path(path), Path(self._root, root_layout.SET_ASIDE)))
 
     def _say(self, undone: Undone) -> None:
-        """Report before undoing: after a kill in between it is reported twice, never lost."""
+        """Report a finding before undoing it: after a kill in between, it is reported twice, never lost."""
         if not locks.may_take(locks.Rank.STATE) or not self._report(undone):
             append_line(Path(self._root, root_layout.UNSAID), json.dumps(asdict(undone)).encode())
             self._behind = True
@@ -458,7 +458,7 @@ class CloneGuard:
 
 @contextmanager
 def rows_unsaid(root: str) -> Iterator[list[Undone]]:
-    """Findings that are undone, but not in the state yet; those left in the list stay."""
+    """Findings that are not in the state yet; the file keeps those that the caller leaves in the list."""
     try:
         file = open(f"{root}/{root_layout.UNSAID}", "r+b")
     except OSError:
@@ -483,7 +483,7 @@ def _undone(row: dict[str, Any]) -> Undone:
 
 
 def key_of(root: str, undone: Undone) -> str:
-    """Its key on the attention list."""
+    """The key of a finding on the attention list."""
     return f"git_config:{os.path.relpath(undone.path, root)}"
 
 
@@ -497,7 +497,7 @@ def _in_words(wrong: list[Change]) -> str:
 
 
 def _suspects(state: State, name: str, path: str) -> list[str]:
-    """The worker of the file; for a shared file, the workers active when it was written."""
+    """The worker that owns the file; for a shared file, the workers active when it was written, or else all."""
     parts = name.split("/")
     if parts[0] == ".worktrees" or parts[:2] == [".git", "worktrees"]:
         own = parts[1] if parts[0] == ".worktrees" else parts[2]
@@ -509,7 +509,7 @@ def _suspects(state: State, name: str, path: str) -> list[str]:
 
 
 def _has_no_link(top: str, path: str) -> bool:
-    """Whether a path below `top` leads through directories alone. git does not enter a link either."""
+    """Whether every part of a path below `top` is a directory. Git does not enter links either."""
     while path != top:
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
@@ -525,12 +525,12 @@ def _is_whole(place: str) -> bool:
     return not os.path.lexists(f"{place}/commondir") and not os.path.islink(f"{place}/info")
 
 
-#: entries of a repository that an agent made; more are not looked at, and it is not entered
+#: most entries checked in a repository that an agent made; a larger one is moved aside
 _MOST_ENTRIES = 100_000
 
 
 def _has_links(place: str) -> bool:
-    """Whether git would write through a link there: an index, a reflog, a ref, an object."""
+    """Whether git might write through a link in a repository: an index, a reflog, a ref, an object."""
     left = _MOST_ENTRIES
     try:
         for at, folders, names in inside.walk(Path(place)):
@@ -570,7 +570,7 @@ def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
     return tuple(row.partition("\t")[2] for row in rows if row.startswith("160000 "))
 
 
-#: longer than any id; and how many refs tell which ids a repository has
+#: most bytes read of a ref, more than any id has; and how many refs are read to find the hash format
 _MOST_REF, _REFS_READ = 100, 50
 
 

@@ -1,7 +1,7 @@
-"""What a contained program sees of this machine and of the root: an agent, or a command that checks its work.
+"""What a contained program, an agent or a check of its work, sees of this machine and of the root.
 
-Both see the worktree with its repository, the programs on PATH, what the tool chains of the repository need (presets),
-and what `sandbox.read` and `sandbox.write` name. An agent gets its inbox and its home in addition (sessions/containing.py).
+Both see the worktree with its repository, the programs on PATH, what the repository's tool chains need (presets), and
+the paths in `sandbox.read` and `sandbox.write`. An agent also sees its inbox and its home (sessions/containing.py).
 """
 
 import json
@@ -26,14 +26,14 @@ from llmc.sandbox.rules import Mount, View
 
 #: the key of the attention item about checks that run uncontained
 ITEM = "uncontained:checks"
-#: what llmc tells a check
+#: the variables that llmc sets for a check
 _OF_CHECKS = ("LLMC_WORKER", "LLMC_SLOT")
 
 
 def hold(
     project: Project, worktree: Path, command: str, env: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The program that runs a check contained, and its environment; none, and the same, where it is not contained."""
+    """The command that runs a check contained, and its environment; [] and `env` itself if it is not contained."""
     wanted = project.config.checks
     if wanted == "off" or not probe.is_contained(wanted, "checks", "sandbox.checks"):
         _tell(project, uncontained=wanted != "off")
@@ -52,13 +52,13 @@ def hold(
         "sandbox": sandbox,
         "ends_with": os.getpid(),
     }
-    with open(spec, "w", opener=private_opener) as file:  # read at once, and removed
+    with open(spec, "w", opener=private_opener) as file:  # the launcher reads and removes it at once
         json.dump(payload, file)
     return [sys.executable, "-I", "-S", launch.__file__, str(spec)], inside
 
 
 def tell_refused(project: Project, worker: str, worktree: Path) -> None:
-    """Record what a check could not connect to: in the event log, so in the digest, and in the log of its worker."""
+    """Record the hosts that a check could not connect to, in the event log (and so the digest) and the worker's log."""
     rows = refused(str(project.root.slots / worktree.name))
     if not rows:
         return
@@ -70,7 +70,7 @@ def tell_refused(project: Project, worker: str, worktree: Path) -> None:
 
 
 def _tell(project: Project, *, uncontained: bool) -> None:
-    """Put on the attention list that checks run uncontained, because this machine cannot contain them."""
+    """Raise or clear the attention item about checks that run uncontained because this machine cannot contain them."""
     if uncontained == (ITEM in project.store.read().attention):
         return
     with project.store.transaction() as tx:
@@ -86,7 +86,7 @@ def _tell(project: Project, *, uncontained: bool) -> None:
 def network(
     project: Project, files: str, *, endpoints: Iterable[str] = (), wake: str = "", worker: str = ""
 ) -> Network:
-    """What a contained program may connect to: what the user lists, and the registries of the tool chains."""
+    """What a contained program may connect to: hosts that the user lists, and registries of the tool chains."""
     user = {**os.environ, **project.config.defaults.env}
     return Network(
         hosts=project.config.sandbox.hosts,
@@ -108,7 +108,7 @@ def view(
     write: Iterable[str] = (),
     mounts: Iterable[Mount] = (),
 ) -> View:
-    """`program`: what runs there; `read`, `write` and `mounts`: what it sees in addition."""
+    """The view of a contained program. `read`, `write` and `mounts`: what it sees in addition."""
     root, home = project.root.path, env.get("HOME", "")
     hidden = [place for place in (home, str(root), project.source) if os.path.isabs(place)]
     writable, fixed = _repository(root, worktree)
@@ -134,7 +134,7 @@ def view(
 
 
 def _repository(root: Path, worktree: Path) -> tuple[list[str], list[str]]:
-    """What may be written of a worktree's repository, and what only read: all of it, if others share it."""
+    """The writable and the read-only paths of a worktree's repository; a shared clone is read-only as a whole."""
     own = git_dirs.own_repo(worktree)
     return ([], [str(root / ".git")]) if own is None else own_repos.for_agents(own, root)
 
@@ -149,14 +149,14 @@ def _existing(places: Iterable[str]) -> list[str]:
 
 
 def environment(project: Project, worktree: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The user's variables for the tool chains of the repository, and those that name their caches inside."""
+    """The user's variables for the repository's tool chains, and the variables that name their caches in the box."""
     found = _needs(project, worktree, env).caches
     named = {name: place for name, place in found.items() if not os.path.isabs(name)}
     return presets.passed_on(env, chosen_presets(project)) | named
 
 
 def _passed_on(project: Project, env: Mapping[str, str]) -> dict[str, str]:
-    """What a check sees of the environment besides: the usual, and what is configured for agents, without their login."""
+    """The other variables that a check sees: the usual ones, `sandbox.env`, and `defaults.env` without secrets."""
     named = [name for name in project.config.defaults.env if not presets.is_secret(name)]
     return rules.passed_on(env, (*named, *_OF_CHECKS, *project.config.sandbox.env))
 
@@ -191,7 +191,7 @@ def _of_tools(
 
 
 def _settings(needs: presets.Needs) -> dict[str, str]:
-    """The user's settings of tools, as far as there are any, as contained programs see them."""
+    """The user's existing tool settings by path, as contained programs see them."""
     found = {}
     for path in needs.settings:
         try:
@@ -202,14 +202,14 @@ def _settings(needs: presets.Needs) -> dict[str, str]:
 
 
 def chosen_presets(project: Project) -> list[PresetName]:
-    """Those in `sandbox.presets`, with what "auto" stands for."""
+    """The presets in `sandbox.presets`, with "auto" replaced by those found."""
     named = project.config.sandbox.presets
     found = found_presets(project) if "auto" in named else ()
     return list(dict.fromkeys([*found, *(name for name in named if name != "auto")]))
 
 
 def found_presets(project: Project) -> tuple[PresetName, ...]:
-    """The tool chains of the repository, by the files of the latest commit."""
+    """The presets of the repository's tool chains, found by the files of the latest commit."""
     root = project.root.path
     commit = git.resolve(root, project.base)
     return _presets_at(root, commit) if commit else ()
@@ -222,5 +222,5 @@ def _presets_at(root: Path, commit: str) -> tuple[PresetName, ...]:
 
 
 def hosts(names: Sequence[PresetName]) -> list[str]:
-    """What these tools download from, by the user's settings too."""
+    """The hosts that these tool chains download from, including those in the user's settings."""
     return presets.hosts(names, _settings(presets.needs(names, "", os.environ)).values())

@@ -1,7 +1,7 @@
 """Files that are copied into each worktree, and git's exclude list there.
 
-Selected by `[repo].copy` and the source's `.worktreeinclude`, in .gitignore syntax and read by git itself. Only files
-that the source ignores are copied, no tracked file is overwritten, and nothing is written outside the worktree.
+`[repo].copy` and the source's `.worktreeinclude` select the files, in .gitignore syntax that git itself reads. Only
+files that the source ignores are copied, no tracked file is overwritten, and nothing is written outside the worktree.
 """
 
 import json
@@ -18,7 +18,7 @@ from llmc.repo.project import Place, Project
 
 
 def exclude(project: Project, names: Sequence[str]) -> None:
-    """Ignore these files in every worktree of the root (git has one exclude list for all)."""
+    """Ignore these files in every worktree of the root (git has one exclude list for all worktrees of a repository)."""
     if not names:
         return
     places = [project.root.path / ".git", *(project.root.path / root_layout.REPOS).glob("[!.]*")]
@@ -50,7 +50,7 @@ Copied = dict[str, list[int]]
 
 
 def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
-    """Copy files that are missing here or newer in the source; returns problems. An agent's changes are pinned first."""
+    """Copy files that are missing or outdated in the worktree; returns problems. Pins an agent's changes first."""
     source = Path(project.source)
     names = _wanted(project, source)
     if not names:
@@ -61,7 +61,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
     problems, stale = [], []
     for name in names:
         here = worktree / name
-        # In a slot, changed copies are worthless.
+        # In a slot, a changed copy is not worth keeping.
         spoilt = not place.has_branch and _changed_here(here, before.get(name))
         if name in tracked or not (spoilt or _is_stale(source / name, here)):
             continue
@@ -99,7 +99,7 @@ def _wanted(project: Project, source: Path) -> list[str]:
 
 
 def _is_stale(source: Path, target: Path) -> bool:
-    """Whether it is missing or older than the source; a copy keeps the time of its source."""
+    """Whether a copy is missing or older than its source; a copy keeps the time of its source."""
     try:
         have = target.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ def _is_stale(source: Path, target: Path) -> bool:
 
 
 def _in_the_way(worktree: Path, name: str) -> str | None:
-    """Why a file cannot be written without touching something else; "" if it can."""
+    """Why a file cannot be written without touching something else; None if it can."""
     target = worktree / name
     if target.is_dir() and not target.is_symlink():
         return "a directory with this name exists"
@@ -128,7 +128,7 @@ def _changed_here(target: Path, copied: list[int] | None) -> bool:
 
 
 def _copy(source: Path, worktree: Path, name: str, aside: Path) -> list[int]:
-    """Copy a file, or the link itself, with its time, atomically."""
+    """Copy a file, or a link itself, with its modification time, atomically."""
     import shutil  # saves 2 ms in most commands
 
     try:
@@ -148,7 +148,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: list[str]) -> None:
-    """Files ignored by the source's own settings, which the clone lacks, are added to its exclude list."""
+    """Add files that only the source's own settings ignore to the exclude list: the clone lacks those settings."""
     exclude(project, sorted(set(names) - set(uncommitted.ignored_of(worktree, names))))
 
 

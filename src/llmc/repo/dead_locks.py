@@ -12,9 +12,9 @@ from llmc.base.text import pattern
 from llmc.config import root_layout
 from llmc.config.paths import Root
 
-#: how long a lock is watched before it may be dead: its owner may be a program that llmc does not know
+#: how long a lock must stay unchanged to count as dead: llmc may not know the program that owns it
 WATCH_S = 2.0
-#: how long a git command that only reads may delay that
+#: how long to wait after that for running git commands, which may only be reading
 READER_S = 1.0
 
 _NAMED = pattern(
@@ -22,7 +22,7 @@ _NAMED = pattern(
 )
 _IN_ENVIRONMENT = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
 
-#: which file it is; an inode alone is soon another file's
+#: identifies a file; an inode number alone is soon reused
 _Stamp = tuple[int, int, int]
 
 
@@ -34,15 +34,15 @@ class InUse(Exception):
 
 
 def named_in(said: str, repo: Path) -> Path | None:
-    """The lock because of which git failed in a directory."""
+    """The lock that git's error in a directory names; None if it names none."""
     found = _NAMED.search(said)
     return repo / f"{found[1] or found[2]}.lock" if found else None
 
 
 def drop(root: Path, lock: Path) -> bool:
-    """Remove a lock in a git directory of the root, if it is dead. False if it is gone, or another one by now.
+    """Remove a dead lock in a git directory of the root; False if it is gone, replaced, or locked by another remover.
 
-    Raises InUse, and OSError if it is elsewhere, or a link is in the way.
+    Raises InUse if a process may need the lock, and OSError if it is elsewhere or behind a link.
     """
     top = _git_dir_of(root, lock)
     name = os.path.relpath(lock, top)
@@ -50,7 +50,7 @@ def drop(root: Path, lock: Path) -> bool:
         before = _stamp(last, folder)
         if before is None:
             return False
-        # Its owner runs now, or is dead: who starts later has not made it.
+        # The owner is running now, or is dead: a process that starts later did not create the lock.
         pids = lock_holders(*_users_of(root, top, lock), lock=lock)
         owners = [one for pid in pids if (one := processes.identify(pid)) is not None]
 
@@ -73,7 +73,7 @@ def drop(root: Path, lock: Path) -> bool:
 
 
 def turn(root: Path) -> AbstractContextManager[None]:
-    """One process at a time: of two that meet the same dead lock, the second would remove the new lock of the first."""
+    """Let one process at a time remove locks: otherwise a second one could remove the new lock of the first."""
     return locks.lock(Root(root).lock("git-locks"), locks.Rank.GIT_LOCKS, timeout_s=WATCH_S)
 
 
@@ -86,7 +86,7 @@ def _stamp(name: str, folder: int) -> _Stamp | None:
 
 
 def _git_dir_of(root: Path, lock: Path) -> Path:
-    """The clone or the worker's repository in which a lock is."""
+    """The git directory that contains a lock: the clone's or a worker's."""
     clone, repos = root / ".git", root / root_layout.REPOS
     if lock.is_relative_to(repos) and lock.parent != repos:
         return repos / lock.relative_to(repos).parts[0]
@@ -96,7 +96,7 @@ def _git_dir_of(root: Path, lock: Path) -> Path:
 
 
 def _users_of(root: Path, top: Path, lock: Path) -> list[Path]:
-    """Where git commands that need the lock work: one worktree, or anywhere in the root and in worktrees beside it."""
+    """The directories of git commands that may need the lock: one worktree, or a repository and all its worktrees."""
     entries = top / "worktrees"
     if lock.is_relative_to(entries):
         return [_worktree_of(entries / lock.relative_to(entries).parts[0])]
@@ -121,7 +121,7 @@ def git_commands_in(place: Path) -> list[int]:
 
 
 def _git_commands(places: list[str]) -> list[int]:
-    """Those that are there, that name such a place, and those of other users: where they work cannot be seen."""
+    """Git commands that work in these places or name them, and those of other users, whose directories are hidden."""
     found = []
     for pid in processes.named("git"):
         there = processes.places_of(pid)

@@ -1,8 +1,8 @@
-"""Move the branch of a shared remote behind a fence; repo/rules/fenced_push.py says what the answers mean.
+"""Move the branch of a shared remote behind a fence; repo/rules/fenced_push.py interprets the remote's answers.
 
-Who lands: read the fence (`look`), check that the work is still theirs, push (`push`). In this order: a check before the
-fence is read would not notice who takes the work over in between.
-Who takes work over: become its holder, move the fence (`move`), then fetch. What has not landed by then never will.
+To land work: read the fence (`look`), check that this machine still holds the work, then push (`push`). A check before
+the fence is read would miss a takeover in between.
+To take over work: become its holder, move the fence (`move`), then fetch. Whatever has not landed by then never will.
 """
 
 import os
@@ -64,12 +64,12 @@ def look(root: Path, remote: Remote) -> Seen:
 
 
 def listed(root: Path, remote: Remote, *names: str) -> dict[str, str]:
-    """The remote's refs with these names, which may have a `*`."""
+    """The remote's refs that match these names, which may contain a `*`, and their commits."""
     try:
         said = git.git(root, "ls-remote", remote.address, *names, timeout_s=remote.limit_s).stdout
     except ToolFailed as error:
         raise RemoteGone(remote, error.stderr or error.message) from error
-    # git compares the end of a name: another ref may end with this one.
+    # git compares only the end of a name, so it also lists other refs with the same end.
     rows = _LISTED.findall(said)
     return {ref: at for at, ref in rows if any(fnmatchcase(ref, name) for name in names)}
 
@@ -93,7 +93,7 @@ def _fetch_both(root: Path, remote: Remote) -> None:
 
 
 def last_seen(root: Path, remote: Remote) -> Seen:
-    """What the remote had at the last fetch. If it has moved since, a push is refused, and nothing else happens."""
+    """The branch and fence at the last fetch. If one has moved since, a push is refused and does no harm."""
     tip, fence = (git.resolve(root, ref) for ref in (f"refs/remotes/origin/{remote.branch}", _SEEN))
     return Seen(tip, fence) if tip and fence else look(root, remote)
 
@@ -101,7 +101,7 @@ def last_seen(root: Path, remote: Remote) -> Seen:
 def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str = "") -> Outcome:
     """Move the branch to a commit on top of `seen.tip`, unless the fence has moved since `seen`.
 
-    `removing`: refs below this one are removed from the remote with it.
+    `removing`: the same push removes the remote's refs below this one.
     """
     fresh = new_value(root, commit)
     said = send(
@@ -122,14 +122,14 @@ def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str =
 
 
 def nothing_below(place: str) -> str:
-    """A refspec for `--prune`: git removes what has no counterpart here, and there is none."""
+    """A refspec for `--prune` that removes all refs below `place`: none of them has a counterpart here."""
     return f"{_NOTHING}/*:{place}/*"
 
 
 def move(root: Path, remote: Remote) -> None:
-    """Refuse every push that was prepared until now.
+    """Move the fence, so that the remote refuses every push prepared until now.
 
-    If another node moves the fence in between, that is as good: those pushes do not know the new value either.
+    If another node moves the fence first, the effect is the same: those pushes do not know its value either.
     """
     seen = look(root, remote)
     fresh = new_value(root, seen.tip)
@@ -143,7 +143,7 @@ def move(root: Path, remote: Remote) -> None:
 
 
 def has(root: Path, remote: Remote, tip: str, commit: str, *, known: str = "") -> bool:
-    """Whether the remote's branch, now at `tip`, has the commit; `known`: a tip that does not."""
+    """Whether the remote's branch, now at `tip`, has the commit; `known`: a tip that does not have it."""
     if tip in (known, commit):
         return tip == commit
     fetch(root, remote, remote.head)
@@ -151,7 +151,7 @@ def has(root: Path, remote: Remote, tip: str, commit: str, *, known: str = "") -
 
 
 def fetch(root: Path, remote: Remote, refspec: str) -> None:
-    """Fetch from the remote; without a target in the refspec, the objects only."""
+    """Fetch from the remote; without a target in the refspec, fetch only the objects."""
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
     try:
         git.git(root, "fetch", *flags, remote.address, refspec, timeout_s=remote.limit_s)
@@ -160,7 +160,7 @@ def fetch(root: Path, remote: Remote, refspec: str) -> None:
 
 
 def send(root: Path, remote: Remote, *args: str) -> Said:
-    """One push, with the remote's answer for each ref."""
+    """Push once; returns the remote's answer for each ref."""
     flags = [word for word in args if word.startswith("--")]
     refs = [word for word in args if not word.startswith("--")]
     try:
@@ -176,9 +176,9 @@ def send(root: Path, remote: Remote, *args: str) -> Said:
 
 
 def new_value(root: Path, like: str) -> str:
-    """A value that the fence never had; `like`: any commit of the repository.
+    """Create a value that the fence never had; `like`: any commit of the repository.
 
-    It must be new in each push: a ref that does not change is not sent, and then nothing is compared.
+    Each push needs a new value: git does not send an unchanged ref, so the remote would compare nothing.
     """
     message = f"llmc fence {os.urandom(16).hex()}"
     return git.git(

@@ -28,9 +28,9 @@ class Divergence(Struct, frozen=True):
 _NOT_PLAIN = pattern(r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE)
 _COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: how often git runs again after a lock was in its way; another command may have met the same lock
+#: most retries after a lock was in the way: another command that met the same lock may be faster
 _RETRIES = 3
-#: commands that may have begun when they fail, and then say something else the second time
+#: commands that may fail halfway, so that a second try reports another error
 _ONCE = {"rebase", "merge", "cherry-pick", "revert", "am", "stash", "commit"}
 
 #: for commits that llmc makes on its own
@@ -40,15 +40,15 @@ OWN_IDENTITY = {
     for what, value in (("NAME", "llmc"), ("EMAIL", "llmc@localhost"))
 }
 
-#: the largest diff that is read
+#: most bytes read of a diff
 MOST_DIFF = 32 * 1024 * 1024
-#: what is read of a git in a root, where an agent's few objects can name millions of files
+#: most bytes read from git in a root, where a few objects of an agent can name millions of files
 MOST_OUTPUT = 64 * 1024 * 1024
-#: of a listing: enough for the status of 500,000 files with paths of 80 characters, all of them changed
+#: most bytes of a listing: enough for the status of 500,000 changed files with paths of 80 characters
 MOST_LISTED = 128 * 1024 * 1024
-#: of a listing of the default branch, which is reviewed
+#: most bytes of a listing of the default branch, whose content was reviewed
 MOST_OF_BASE = 1024 * 1024 * 1024
-#: what a row takes in memory beside its text
+#: memory that a row takes in addition to its text
 _ROW_BYTES = 64
 
 #: a hooks directory that cannot contain anything
@@ -64,7 +64,7 @@ _ASK_US = (
 )
 
 
-#: the words before git's, the descriptors that it inherits, and what raises where git would wait for an agent
+#: the command that runs git, the descriptors that git inherits, and a check that raises if git would wait for an agent
 Within = tuple[Sequence[str], Sequence[int], Callable[[], None] | None]
 NO_BOX: Within = ((), (), None)
 
@@ -79,15 +79,15 @@ class Guard(Protocol):
     large_files: str
 
     def look(self, repo: str, words: Sequence[str] = ()) -> None:
-        """`words`: what git is asked there."""
+        """Check the root before a git call; `words`: the call's arguments."""
         ...
 
     def box(self, repo: str) -> AbstractContextManager[Within]:
-        """What git runs in where a contained agent writes."""
+        """The box for git at this path; `NO_BOX` where no contained agent can write."""
         ...
 
     def free(self, said: str, repo: Path) -> bool:
-        """Whether git, which failed with these words, can try again: a killed git had left a lock."""
+        """Remove the dead lock that git's error names; whether git can try again."""
         ...
 
 
@@ -111,15 +111,15 @@ def git(
 ) -> proc.Done:
     """Run git; `hooks` lets the repository's hooks run: the user's, never those that agents can write.
 
-    `asks_for_large_files`: git-lfs may ask a server, else it has those of the clone. `inherits`, `meanwhile`,
-    `encoding`: as in base/proc.py. Raises TooMuch if it prints more than `most_bytes`; in a root there is always a limit.
+    `asks_for_large_files`: git-lfs may ask a server; otherwise it uses the clone's files. `inherits`, `meanwhile`,
+    `encoding`: as in base/proc.py. Raises TooMuch if git prints more than `most_bytes`; a root always has a limit.
     """
     require_worktree(repo)
     guarded = look_first(repo, *args)
     most = most_bytes or (MOST_OUTPUT if guarded else 0)
     settings = [] if hooks else [NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
-    if guarded and not asks_for_large_files:  # before any URL in an agent's .lfsconfig
+    if guarded and not asks_for_large_files:  # overrides any URL in an agent's .lfsconfig
         settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]
 
     def run() -> proc.Done:
@@ -145,7 +145,7 @@ def git(
             if done.ok or not guarded or not guarded.free(done.stderr, repo):
                 break
             if inherits or _ONCE & set(args):
-                break  # the lock is gone, and the caller tries again: these cannot be given twice
+                break  # only the caller can retry: neither the descriptors nor these commands work twice
             done = run()
     except proc.PrintedTooMuch as error:
         raise TooMuch(repo, error.argv, error.message) from None
@@ -164,7 +164,7 @@ class TooMuch(proc.PrintedTooMuch):
 
 
 def worker_at(repo: Path) -> tuple[str, str]:
-    """The worker that a directory belongs to, and what helps if its repository cannot be read."""
+    """The worker that a directory belongs to, and a hint for when its repository cannot be read."""
     for root in list(guards):
         for folder in (root_layout.WORKTREES, root_layout.REPOS):
             _, inside, rest = f"{repo}/".partition(f"{root}/{folder}/")
@@ -178,7 +178,7 @@ def worker_at(repo: Path) -> tuple[str, str]:
 
 
 class NoWorktree(ToolFailed):
-    """A worker's worktree is gone, or its `.git`; git would fail, or answer for the root's clone instead."""
+    """A worker's worktree or its `.git` is gone; git would fail, or use the root's clone instead."""
 
     exit_code = Exit.REFUSED
 
@@ -191,13 +191,13 @@ class NoWorktree(ToolFailed):
 
 
 def require_worktree(repo: Path) -> None:
-    """Raise if this is the place of a worker's worktree, and there is none."""
+    """Raise NoWorktree if a worker's worktree belongs at this path, but there is none."""
     if repo.parent.name == root_layout.WORKTREES and not os.path.lexists(repo / ".git"):
         raise NoWorktree(repo)
 
 
 class WaitsForPipe(ToolFailed):
-    """A pipe is where git reads a file of the worktree. `name`: its path there."""
+    """Git would wait for a pipe in the worktree. `name`: the path of the pipe there."""
 
     def __init__(self, worktree: Path, name: str) -> None:
         import shlex  # few commands need it
@@ -212,7 +212,7 @@ class WaitsForPipe(ToolFailed):
 
 
 def _watched(worktree: Path, also: Callable[[], None] | None) -> Callable[[], None]:
-    """What is called while git runs. Most git commands end before the first call."""
+    """The function to call while git runs. Most git commands end before the first call."""
     watches: list[Callable[[], None]] = []
 
     def look() -> None:
@@ -228,7 +228,7 @@ def _watched(worktree: Path, also: Callable[[], None] | None) -> Callable[[], No
 def env_in_box(
     settings: Sequence[tuple[str, str]] = (), more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment where a contained agent writes: no password, and of the user's variables only the usual."""
+    """The environment for git in a box: no password, and only the usual ones of the user's variables."""
     from llmc.sandbox.rules import passed_on  # most workers are not contained
 
     # The user's own list of safe directories is not visible there.
@@ -237,7 +237,7 @@ def env_in_box(
 
 
 def look_first(repo: Path, *args: str) -> Guard | None:
-    """Run the root's guard before git runs in it or reads from it; returns the guard if git runs in it."""
+    """Run the root's guard before git runs in the root or reads from it; returns the guard if git runs in the root."""
     if guard := _guard_of(repo):
         guard.look(str(repo), args)
         return guard
@@ -253,7 +253,7 @@ def _guard_of(repo: Path) -> Guard | None:
 
 
 def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Settings for one call, kept out of its command line, including credentials of the source."""
+    """The environment with settings for one git call, including credentials of the source: not on the command line."""
     found, asks = list(settings), split(source)
     given: dict[str, str] = {}
     host = "/".join(asks.address.split("/")[:3])
@@ -272,7 +272,7 @@ def out(repo: Path, *args: str) -> str:
 
 
 def nul_separated(names: Iterable[str]) -> bytes:
-    """Names as input for -z, which may contain any other character."""
+    """Names as input for -z, each with a NUL at its end; they may contain any other character."""
     return "".join(f"{name}\0" for name in names).encode("utf-8", "surrogateescape")
 
 
@@ -289,9 +289,9 @@ def listed(
     env: dict[str, str] | None = None,
     most_bytes: int = 0,
 ) -> list[str]:
-    """The rows that git prints with -z, such as paths. Raises TooMuch before they are objects in memory."""
+    """The rows that git prints with -z, such as paths. Raises TooMuch before too many become objects in memory."""
     most = most_bytes or (MOST_LISTED if _guard_of(repo) else 0)
-    # One byte for each character: with a single name in another script, the whole text would take four.
+    # One byte per character: a single name in another script would make the whole text take up to four.
     done = git(repo, *args, check=check, timeout_s=timeout_s, env=env, most_bytes=most, encoding="latin-1")
     count = done.stdout.count("\0")
     if len(done.stdout) + count * _ROW_BYTES > most > 0:
@@ -322,7 +322,7 @@ def resolve(repo: Path, ref: str) -> str | None:
 
 
 def _read(repo: Path, name: str) -> str | None:
-    """The commit of HEAD or a branch, read from git's files; None: ask git."""
+    """The commit of HEAD or another ref, read from git's files; None: ask git."""
     try:
         own, common = git_dirs.directories_of(repo)
         if name == "HEAD":
@@ -381,7 +381,7 @@ def divergence(repo: Path, base: str, tip: str) -> Divergence:
 
 
 def ahead_of(repo: Path, base: str, tip: str) -> int | None:
-    """The commits that `base` does not have; None if there is nothing to compare with."""
+    """How many commits of `tip` are not in `base`; None if they cannot be compared."""
     try:
         return divergence(repo, base, tip).ahead
     except ToolFailed:
@@ -407,13 +407,13 @@ def git_dir(worktree: Path) -> Path:
 
 
 def llmc_file(worktree: Path, name: str) -> Path:
-    """A file that llmc keeps for a worktree: with git's, but never where a contained agent writes."""
+    """The path of an llmc file for a worktree: in the git directory, but never where a contained agent can write."""
     if (own := git_dirs.own_repo(worktree)) is None:
         return git_dir(worktree) / name
     return (git_dirs.for_git(own) if name.startswith(_INDEXES) else git_dirs.kept_apart(own)) / name
 
 
-#: how the names of files begin that git itself writes: an index for a moment
+#: prefixes of files that git itself writes: temporary indexes
 _INDEXES = ("llmc-pin", "llmc-staged")
 
 
@@ -431,7 +431,7 @@ _EMPTY_TREES = {
 
 
 def empty_tree(like: str) -> str:
-    """The empty tree of a repository that has such an object id."""
+    """The id of the empty tree, in the hash format of `like`."""
     return _EMPTY_TREES[len(like)]
 
 
@@ -461,7 +461,7 @@ def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
 
 
 def diff(repo: Path, base: str, tip: str) -> str:
-    """A commit's patch, independent of the user's settings. Raises TooMuch if it is too large."""
+    """The patch between two commits, independent of the user's settings. Raises TooMuch if it is too large."""
     plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
     args = ["diff-tree", "-r", *plain, base, tip, "--"]
     return git(repo, *args, timeout_s=300, most_bytes=MOST_DIFF).stdout
@@ -551,11 +551,10 @@ def has_moved(said: str) -> bool:
 
 
 def fetch(repo: Path, source: str, branch: str, *more: str, timeout_s: float = 300) -> None:
-    """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
+    """Update origin/<branch>; the caller holds the repo lock, because parallel fetches fail.
 
-    From the source itself: the clone's `origin` is a setting that an agent can change.
-
-    `more`: other refs to fetch with it. A killed process's git may still be fetching and move the branch under ours: then retry.
+    Fetches from `source` itself: the clone's `origin` is a setting that an agent can change. `more`: other refspecs to
+    fetch too. Retries if the ref has moved meanwhile: the git of a killed process may still be fetching.
     """
     for _ in range(_FETCHES):
         done = git(

@@ -32,12 +32,12 @@ class Broken(Struct, frozen=True):
     why: str
 
 
-#: of a path that cannot be a file of git's: too long, behind a loop of links, with a NUL in it
+#: the stamp of a path that cannot be a git file: too long, behind a loop of links, or with a NUL
 ODD: Stamp = (0, 0, 0, 0, 0)
 
 
 def stamp(path: str) -> Stamp | None:
-    """None: no file. Never raises: an agent may have chosen the path. Programs cannot set back the change time."""
+    """The stamp of a file; None: no file. Never raises: agents may choose the path. Programs cannot set back ctime."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -71,7 +71,7 @@ def read_plainly(path: Path) -> bytes | Broken:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return b""
-    except BlockingIOError as error:  # leased; it is as it was
+    except BlockingIOError as error:  # leased, and so unchanged
         raise LlmcError(
             f"cannot read {path}: another process holds a lease on it",
             hint="Run the command again. If it still fails, stop the process that holds the lease.",
@@ -102,11 +102,11 @@ def rows_of(data: bytes) -> list[Row] | Broken:
 
 
 def change(root: Path, path: Path, wanted: Sequence[Change]) -> None:
-    """Change keys of a file as git does: under its lock, atomically, leaving all other bytes."""
+    """Change keys of a file as git does: under its lock, atomically, leaving all other bytes unchanged."""
     with locked(root, path):
         data = read_plainly(path)
         if isinstance(data, Broken):
-            return  # just created: the next check sees it
+            return  # broken since the check: the next check finds that
         temp = path.with_name(f"{path.name}.llmc")
         write_atomic(temp, data, mode=0o600)
         try:
@@ -155,7 +155,7 @@ def locked(root: Path, path: Path) -> Iterator[None]:
             break
         except FileExistsError:
             found = stamp(str(lock))
-            if found != seen:  # its holder is another one by now, or it is gone
+            if found != seen:  # another holder, or the lock is gone
                 seen, deadline = found, time.monotonic() + LOCK_S
             elif found is not None and time.monotonic() > deadline:
                 _drop_stale(root, lock, found)
@@ -171,8 +171,8 @@ def locked(root: Path, path: Path) -> Iterator[None]:
 
 
 def _drop_stale(root: Path, lock: Path, seen: Stamp) -> None:
-    """Remove this lock, or whatever is there in its place, unless another process was first."""
-    from llmc.repo import dead_locks  # rarely in the way
+    """Remove a stale lock, even if it is a directory, unless another process was first."""
+    from llmc.repo import dead_locks  # rarely needed
 
     with contextlib.suppress(LockTimeout), dead_locks.turn(root):
         holders = processes.works_in(os.path.realpath(lock))
@@ -192,5 +192,5 @@ def _drop_stale(root: Path, lock: Path, seen: Stamp) -> None:
 
 
 def _config_of(file: str, *args: str) -> list[str]:
-    """Run git for one file outside any repository, so that it does not read the settings under test."""
+    """The command that runs git for one file, outside any repository, so that git does not obey the settings in it."""
     return ["git", "-C", "/", "config", "--file", file, *args]

@@ -1,4 +1,4 @@
-"""Where the git directory of a worktree is, and whose it is: from git's files alone, without running git."""
+"""Finds the git directory of a worktree and its owner from git's files alone, without running git."""
 
 import os
 from pathlib import Path
@@ -19,14 +19,14 @@ def directories_of(repo: Path) -> tuple[Path, Path]:
 
 
 def is_worktree_of(worktree: Path, repo: Path) -> bool:
-    """Whether a directory is a worktree of this repository, on both sides; from git's files alone.
+    """Whether a directory is a worktree of this repository, and both point to each other; from git's files alone.
 
-    git itself cannot tell: without its own `.git` it finds the repository of a parent directory.
+    Git itself cannot tell: in a directory without `.git` it finds the repository of a parent directory.
     """
     apart = own_repo(worktree)
     try:
         if apart is not None:
-            # Nothing that its agent can write is asked: a worktree that is none is made again.
+            # Use nothing that the agent can write: a worktree that fails this check is recreated.
             is_ours = apart.parent == repo / root_layout.REPOS
             return is_ours and target_of(worktree / ".git") == str(apart)
         own = worktree / target_of(worktree / ".git")
@@ -39,10 +39,10 @@ def is_worktree_of(worktree: Path, repo: Path) -> bool:
 
 
 def own_repo(worktree: Path) -> Path | None:
-    """The repository that a contained worker has for itself (repo/own_repos.py); None for any other worktree.
+    """A contained worker's own repository (repo/own_repos.py); None for any other worktree.
 
-    This decides whether git runs in a box. So it asks only what no agent can change, or hold up: whether llmc made that
-    repository, and has taken the worktree's entry out of the clone.
+    This decides whether git runs in a box, so it uses only facts that no agent can change or delay: llmc has created
+    that repository, and has removed the worktree's entry from the clone.
     """
     root = worktree.parent.parent
     own = root / root_layout.REPOS / worktree.name
@@ -57,7 +57,7 @@ def _has_entry(root: Path, worktree: Path) -> bool:
 
 
 def pointer_to(own: Path) -> bytes:
-    """The `.git` file of a worktree whose repository this is."""
+    """The content of the `.git` file of a worktree with this repository."""
     return f"gitdir: {own}\n".encode("utf-8", "surrogateescape")
 
 
@@ -69,7 +69,7 @@ def kept_apart(own: Path) -> Path:
 
 
 def for_git(own: Path) -> Path:
-    """What of it git in a box may write; the files beside it are read and written outside."""
+    """The part of `kept_apart` that git in a box may write; the other files are used only outside the box."""
     place = kept_apart(own) / "for-git"
     place.mkdir(mode=0o700, exist_ok=True)
     return place
@@ -80,16 +80,16 @@ _MOST_LINE = 8192
 
 
 def target_of(pointer: Path) -> str:
-    """Where a `.git` file leads."""
+    """The path that a `.git` file names."""
     return line_of(pointer).removeprefix("gitdir: ")
 
 
 def text_in(place: Path, name: str) -> str:
-    """The text of a one-line file below a git directory. An agent may write there: no link in the name is followed."""
+    """The text of a one-line file below a git directory. An agent can write there, so no link in `name` is followed."""
     return inside.read(place, name, _MOST_LINE).decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 def line_of(path: Path) -> str:
-    """The text of a one-line file of git's; a path in it may contain a line end. A pipe is not waited for."""
+    """The text of a one-line git file; a path in it may contain a line break. Does not wait if the file is a pipe."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return (file.read(_MOST_LINE) or b"").decode("utf-8", "surrogateescape").removesuffix("\n")

@@ -17,7 +17,7 @@ from llmc.repo import git
 from llmc.repo.dead_locks import lock_holders
 from llmc.repo.project import Project
 
-#: how long a git command may take to finish before an unused lock counts as stale
+#: age from which an unused lock counts as stale: a git command may need a moment to finish
 STALE_LOCK_S = 10.0
 
 
@@ -31,20 +31,20 @@ class GitLock(Struct, frozen=True):
 
     @property
     def trouble(self) -> str:
-        """Why it is stale; "" while a command may still need it."""
+        """A description of a stale lock; "" while a command may still need it."""
         if self.in_use or self.age_s < STALE_LOCK_S:
             return ""
         return f"stale git lock file {self.path}, {self.age_s / 60:.0f} minutes old"
 
 
-#: object directories are large and have no relevant locks
+#: these directories are large and have no relevant locks
 _NO_LOCKS_IN = ("objects", "logs")
 
 
 def git_locks(project: Project, state: State | None) -> tuple[GitLock, ...]:
-    """Lock files of the source and of the root's clone, without the workers' index.lock, which belongs to the worker.
+    """Lock files of the source and of the root's clone, except each worker's index.lock and the locks of slots.
 
-    Those of a slot are left to its next user.
+    An index.lock is left to its worker, the locks of a slot to its next user.
     """
     clone = project.root.path / ".git"
     owned = set(state.workers) if state else set()

@@ -1,10 +1,10 @@
-"""Unfinished work, handed from one machine to the next through the remote.
+"""Hands unfinished work from one machine to the next through the remote.
 
-A holder that loses its task, or gives it up, pushes its commits under `refs/llmc/work/<hash of list and id>/<token>`. What
-cannot be pushed stays under a ref here and is pushed later. The next holder fetches the newest.
+A holder that loses its task, or gives it up, pushes its commits to `refs/llmc/work/<hash of list and id>/<token>`.
+Commits that cannot be pushed stay under a ref here and are pushed later. The next holder fetches the newest.
 
-The push that lands the task removes them. What is pushed in the same moment would stay, so each machine remembers what it
-offered, and withdraws it once the task is completed.
+The push that lands the task removes these refs. A ref pushed at the same moment would stay, so each machine remembers
+what it offered, and withdraws it once the task is completed.
 """
 
 import hashlib
@@ -16,30 +16,30 @@ from llmc.base.names import TaskKey
 from llmc.repo import fence, git
 from llmc.repo.rules.fenced_push import Remote
 
-#: in the clone: what is not on the remote yet, what this machine put there, and what came from there
+#: refs in the clone: work to push, work that this machine has pushed, and work fetched from the remote
 _UNSENT = "refs/llmc/unsent"
 _OFFERED = "refs/llmc/offered"
 _HANDED = "refs/llmc/handed"
 
 
 def name_of(task: TaskKey) -> str:
-    """The name of a task in a ref: lists and ids may have any character."""
+    """The name of a task in a ref, a hash: lists and ids may contain any character."""
     return hashlib.sha256(f"{task.list}\0{task.id}".encode()).hexdigest()[:40]
 
 
 def place_of(remote: Remote, task: TaskKey) -> str:
-    """Where the remote keeps the work on a task, by token."""
+    """The prefix of the remote's refs with work on a task; each ends with a token."""
     return f"{remote.work}/{name_of(task)}"
 
 
 def offer(root: Path, remote: Remote, task: TaskKey, token: int, commit: str) -> bool:
-    """Hand commits to the next holder; False: the remote did not take them, and they stay here until it does."""
+    """Offer commits to the next holder; False if the push failed: they stay here until one succeeds."""
     git.git(root, "update-ref", f"{_UNSENT}/{name_of(task)}/{token}", commit)
     return send_unsent(root, remote)
 
 
 def send_unsent(root: Path, remote: Remote) -> bool:
-    """Push what could not be pushed before; whether nothing is left."""
+    """Push work that could not be pushed before; returns whether nothing is left."""
     unsent = git.refs(root, _UNSENT, "refname", "objectname")
     if not unsent:
         return True
@@ -54,12 +54,12 @@ def send_unsent(root: Path, remote: Remote) -> bool:
 
 
 def offered(root: Path) -> set[str]:
-    """The names of tasks whose work this machine has offered, or will."""
+    """The names of tasks whose work this machine has offered or will offer."""
     return {ref.split("/")[3] for place in (_UNSENT, _OFFERED) for (ref,) in git.refs(root, place, "refname")}
 
 
 def withdraw(root: Path, remote: Remote, names: Collection[str]) -> None:
-    """Remove the work on these tasks, of all nodes, from the remote and from here."""
+    """Remove all nodes' work on these tasks from the remote, and the refs for it from here."""
     said = fence.send(
         root, remote, "--prune", *(fence.nothing_below(f"{remote.work}/{name}") for name in names)
     )

@@ -1,4 +1,4 @@
-"""The index of a worktree, read and copied up to a size: an agent writes it, and holes in it cost the agent nothing."""
+"""Reads and copies a worktree's index up to a maximum size: an agent can write it, and make it huge with holes."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from llmc.repo import git
 
 #: 500,000 files with paths of 80 characters take 75 MB, so this is enough for a repository three times as large
 MOST_BYTES = 256 * 1024 * 1024
-#: what is in memory of an index at once
+#: bytes of an index in memory at once
 PIECE = 1 << 20
-#: the mode of another repository's commit, and the mark of a split index, which is at the end
+#: the mode of a gitlink, the mark of a split index, and how far from the end that mark can be
 GITLINK, _SPLIT, _END = b"\x00\x00\xe0\x00", b"link", 200_000
 
 
@@ -37,7 +37,7 @@ def problem(index: Path) -> str:
 
 
 def copy(worktree: Path, index: Path, target: Path) -> None:
-    """Copy the index of a worktree; a hole in it stays one. FileNotFoundError if there is none."""
+    """Copy the index of a worktree; holes in it stay holes. Raises FileNotFoundError or TooLarge."""
     try:
         copy_given(index, target, MOST_BYTES)
     except OSError as error:
@@ -47,7 +47,7 @@ def copy(worktree: Path, index: Path, target: Path) -> None:
 
 
 def may_name_repositories(index: Path) -> bool:
-    """Whether an index may have other repositories' commits. OSError if it cannot be read, or is too large."""
+    """Whether an index may have gitlinks; False also if it is too large. OSError if it cannot be read."""
     with open_given(index) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MOST_BYTES:

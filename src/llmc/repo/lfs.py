@@ -20,7 +20,7 @@ _FILTERS = {
     "smudge": "git-lfs smudge -- %f",
     "process": "git-lfs filter-process",
 }
-#: by commit
+#: whether a commit uses LFS
 _used: dict[str, bool] = {}
 
 
@@ -54,9 +54,9 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
 
 
 def _fetch(project: Project, commit: str) -> None:
-    """Fetch a commit's large files into the clone's store: from where the default branch says, not the commit.
+    """Fetch a commit's large files into the clone's store, from the URL of the default branch, not of the commit.
 
-    An agent writes `.lfsconfig`, and git-lfs has the user's keys.
+    An agent can write `.lfsconfig`, and git-lfs has the user's keys.
     """
     root = project.root.path
     url = git.config_get(root, "lfs.url", "--blob", f"{project.base}:.lfsconfig")
@@ -72,14 +72,14 @@ def is_installed() -> bool:
 
 
 def set_up(repository: Path) -> None:
-    """git's LFS filters, in the clone or a worker's repository; empty without git-lfs, because the user's own would fail."""
+    """Set the LFS filters in the clone or a worker's repository: empty without git-lfs, since the user's would fail."""
     there = is_installed()
     wanted = {f"filter.lfs.{key}": value if there else "" for key, value in _FILTERS.items()}
     wanted["filter.lfs.required"] = "true" if there else "false"
     if (repository / ".git").is_dir():
         _set(repository, repository / ".git/config", wanted)
         return
-    # An agent may run, for which this file is read-only. A new one in its place would not be: it is written as it is.
+    # For an agent that is running, this file is read-only. A new file would not be, so it is written in place.
     copy = git_dirs.kept_apart(repository) / "config"
     before = inside.read(repository, "config")
     write_atomic(copy, before)
@@ -93,7 +93,7 @@ def set_up(repository: Path) -> None:
 
 
 def _set(place: Path, file: Path, wanted: dict[str, str]) -> None:
-    """`place`: where git runs, which removes a dead lock only in a root."""
+    """Write the filters into a settings file. `place`: where git runs; dead locks are removed only in a root."""
     config = ["config", "--file", str(file)]
     have = git.git(place, *config, "--get", "filter.lfs.process", check=False)
     if have.ok and have.stdout.strip() == wanted["filter.lfs.process"]:
@@ -125,6 +125,6 @@ def is_used(repo: Path, commit: str) -> bool:
 
 
 def _pointers(worktree: Path) -> list[str]:
-    """The files that are only pointers here, by `git lfs ls-files`."""
+    """The files that are still pointers, by `git lfs ls-files`."""
     rows = git.git(worktree, "lfs", "ls-files").stdout.split("\n")  # it has no -z
     return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

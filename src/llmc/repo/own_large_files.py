@@ -1,7 +1,7 @@
-"""The large files (Git LFS) that a contained worker committed: they are in the store of its own repository.
+"""Takes the large files (Git LFS) that a contained worker committed from the store of its own repository.
 
-An agent writes that store. So only those files are taken that a commit names by a pointer, if their size is the
-pointer's, and their content has the hash that is their name. No link is followed, and a hole in a file stays one.
+An agent can write that store. So a file is taken only if a commit has a pointer to it, its size matches the pointer,
+and its name is the hash of its content. Links are not followed, and holes in a file stay holes.
 """
 
 import os
@@ -18,21 +18,21 @@ from llmc.base.text import pattern
 from llmc.repo import git
 
 _STORE = "lfs/objects"
-#: git-lfs reads no larger file as a pointer
+#: most bytes of a pointer: git-lfs treats no larger file as one
 _MOST_POINTER = 1024
 _POINTER = pattern(r"version [^\n]+\n(?:ext-[^\n]+\n)*oid sha256:([0-9a-f]{64})\nsize ([0-9]{1,15})\n")
 _ATTRIBUTES = ("--", ".gitattributes", "*/.gitattributes")
 #: blobs that are read at once
 _AT_ONCE = 10_000
-#: bytes of them, with a line about each: an agent may replace a pack after their sizes were read
+#: most bytes of these blobs with their header lines: an agent may replace a pack after their sizes were read
 _MOST_READ = _AT_ONCE * (_MOST_POINTER + 100)
 _BLOCK = 1 << 20
 
 
 def take(root: Path, own: Path, commits: Sequence[str], base: str, until: float) -> None:
-    """Copy what the clone does not have of the large files of these commits, before it has the commits.
+    """Copy the large files of these commits that the clone lacks, before the clone has the commits.
 
-    What is missing or wrong stays out: git-lfs reports it. Raises ToolFailed, also if it takes longer than `until`.
+    Missing or wrong files stay out: git-lfs reports them. Raises ToolFailed, also if it takes longer than `until`.
     """
     if not os.path.isdir(own / _STORE) or not _use_large_files(own, commits, until):
         return
@@ -44,7 +44,7 @@ def take(root: Path, own: Path, commits: Sequence[str], base: str, until: float)
 
 
 def _use_large_files(own: Path, commits: Sequence[str], until: float) -> bool:
-    """By their attributes, as `is_used` in repo/lfs.py, but unknown to it: an agent may have forged its objects."""
+    """Whether the commits use LFS, like `is_used` in repo/lfs.py but not cached: an agent may forge its objects."""
     wanted = ["grep", "--quiet", "-I", "-e", "filter=lfs", *commits, *_ATTRIBUTES]
     return git.git(own, *wanted, check=False, timeout_s=_left(own, until)).ok
 
@@ -52,7 +52,7 @@ def _use_large_files(own: Path, commits: Sequence[str], until: float) -> bool:
 def _pointers(
     own: Path, commits: Sequence[str], known: str | None, until: float
 ) -> Iterator[tuple[str, int]]:
-    """Hash and size of the large files that these commits name, and `known` does not."""
+    """Hash and size of the large files that these commits have and `known` does not."""
     fewer = ["--no-object-names", f"--filter=blob:limit={_MOST_POINTER + 1}"]
     walk = ["rev-list", "--objects", *fewer, *commits, *([f"^{known}"] if known else [])]
     ids = git.git(own, *walk, timeout_s=_left(own, until)).stdout
@@ -91,7 +91,7 @@ def _opened(own: Path, name: str) -> BinaryIO | None:
 
 
 def _copied(file: BinaryIO, temp: Path, own: Path, size: int, until: float) -> str:
-    """Copy this number of bytes; returns their hash. A hole takes no space: a file without content must not fill the disk."""
+    """Copy `size` bytes; returns their hash. Zeros become holes: a file of nothing but holes must not fill the disk."""
     from hashlib import sha256  # takes 5 ms, and few repositories need it
 
     found, left = sha256(), size
@@ -111,7 +111,7 @@ def _copied(file: BinaryIO, temp: Path, own: Path, size: int, until: float) -> s
 
 
 def _left(own: Path, until: float) -> float:
-    """The seconds that are left."""
+    """The seconds left until the deadline; raises ToolFailed if there are none."""
     left = until - monotonic()
     if left <= 0:
         words = ["git", "-C", str(own), "lfs"]

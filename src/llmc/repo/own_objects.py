@@ -1,7 +1,7 @@
 """Separate the clone's objects from the user's repository: no hard links and no alternates.
 
-Roots of an older llmc were cloned with hard links, and Git LFS still makes them: an agent that overwrites such a file in
-the root overwrites it in the source as well.
+Older versions of llmc cloned with hard links, and Git LFS still makes them: an agent that overwrites such a file in the
+root overwrites it in the source too.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _NONE_IN = ("refs", "logs", "hooks", "rr-cache")
 def shared(clone: Path, *, below: str = "") -> Iterator[Path]:
     """Object files of a clone that are hard-linked elsewhere."""
     start = clone / below
-    with contextlib.suppress(OSError):  # there is none
+    with contextlib.suppress(OSError):  # the directory does not exist
         for at, folders, names in inside.walk(start):
             place = start / at.path
             if place == clone:
@@ -98,7 +98,7 @@ def take_in(clone: Path) -> None:
 
 
 def make_own(project: Project) -> str:
-    """Do both, for a root of an older llmc."""
+    """Take in and unshare all objects of a root from an older llmc; returns what was done."""
     clone = project.root.path / ".git"
     with project.repo_lock():
         take_in(clone)

@@ -1,9 +1,9 @@
-"""The git directory that a contained worker has for itself, in `.llmc/repos/<worker>`.
+"""A contained worker's own git directory, in `.llmc/repos/<worker>`.
 
-A linked worktree cannot be contained: its agent would have to write the refs and objects of all, and its settings run
-programs. So a contained worker has a repository of its own. Its objects are read from the root's clone too (alternates).
-llmc's git in the worktree works in that repository. The guard (repo/clone_guard.py) calls `take` before git is asked
-anything in the clone, and `give` before git runs in the worktree, so that both know the same commits.
+A linked worktree cannot be contained: its agent would have to write the refs and objects of all workers, and settings
+that run programs. So a contained worker has its own repository, which also reads objects from the root's clone
+(alternates). llmc's git in the worktree uses that repository. The guard (repo/clone_guard.py) calls `take` before git
+runs in the clone, and `give` before git runs in the worktree, so that both know the same commits.
 """
 
 import os
@@ -29,37 +29,37 @@ from llmc.repo.rules.clone_config import CLONE_SETTINGS
 from llmc.sandbox import mount_points, probe, rules, shown_programs
 from llmc.sandbox.rules import Mount, View
 
-#: what git keeps for one worktree beside these is moved with the worktree
+#: parts of a worktree's git entry that are not simply copied to its own repository
 _OF_LINK = ("gitdir", "commondir", "config.worktree", "locked", "refs", "logs", "modules")
 #: directories of submodules and large files
 _OF_THEIR_OWN = ("modules", "lfs")
-#: how the names of llmc's own files begin
+#: prefix of llmc's own files
 OURS = "llmc-"
-#: git reads the rest of a repository where this file says: here. Read-only, it cannot say another place
+#: the `commondir` file: git finds the rest of the repository here. Read-only, it cannot name another directory
 COMMON = b".\n"
 #: where the clone keeps the HEAD of a contained worker
 TAKEN = "refs/llmc/in/"
 
-#: the clone's view of the source, and its tags
+#: refspecs of the clone's remote-tracking branches and tags
 _FOLLOWED = ("+refs/remotes/origin/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 #: how long a fetch of one worker's commits may take
 MOST_S = 600.0
-#: how long a look for pipes may take, beside a git that runs
+#: how long a search for pipes may take while git runs
 LOOK_S = 1.0
-#: characters of a refusal
+#: most characters of a refusal
 _MOST_TEXT = 500
-#: of the files with an agent's refs
+#: most bytes read of a file with an agent's refs
 _MOST_REFS = 1 << 20
-#: objects made by an agent are checked before the clone has them; and they are on disk before a ref names them. Only the
-#: second protocol gives out a commit by its id
+#: an agent's objects are checked before the clone has them, and on disk before a ref names them. Only version 2 of the
+#: protocol serves a commit by its id
 _CHECKED = (
     "transfer.fsckObjects=true",
     "core.fsync=committed",
     "core.fsyncMethod=batch",
     "protocol.version=2",
 )
-#: what a fetch runs there; it may name an object that no ref has
+#: what a fetch runs in the worker's repository: clients may ask for an object that no ref names
 _SERVED = ("git", "-c", "uploadpack.allowAnySHA1InWant=true", "upload-pack")
 
 
@@ -72,7 +72,7 @@ def branch_of(name: str) -> str:
 
 
 def names(root: str) -> list[str]:
-    """The workers with a repository of their own; that of a worktree which is linked to the clone has nothing new."""
+    """The workers that use their own repository; one left beside a linked worktree has nothing new."""
     try:
         found = os.listdir(f"{root}/{root_layout.REPOS}")
     except OSError:
@@ -82,15 +82,15 @@ def names(root: str) -> list[str]:
 
 
 def for_agents(own: Path, root: Path) -> tuple[list[str], list[str]]:
-    """What an agent may write of its repository, and what it may only read."""
+    """The paths of its repository that an agent may write, and those that it may only read."""
     fixed = ("config", "hooks", "info", "commondir", "objects/info/alternates")
     return [str(own)], [*(str(own / name) for name in fixed), str(root / ".git")]
 
 
 def pointer(worktree: Path, own: Path) -> list[Mount]:
-    """The `.git` file, from a copy that no agent can write.
+    """The mount of the `.git` file, from a copy that no agent can write.
 
-    Not where it is no file: bubblewrap follows a link, and mounts elsewhere.
+    Empty unless `.git` is a file: bubblewrap would follow a link and mount elsewhere.
     """
     kept, wanted = git_dirs.kept_apart(own) / "git-file", git_dirs.pointer_to(own)
     if git_config.read_plainly(kept) != wanted:
@@ -101,7 +101,7 @@ def pointer(worktree: Path, own: Path) -> list[Mount]:
 
 @contextmanager
 def box(root: Path, name: str) -> Iterator[git.Within]:
-    """What llmc's git runs in: a program that an agent gets run there is as contained as the agent itself."""
+    """The box for llmc's git: a program that an agent makes git run is as contained as the agent itself."""
     if probe.bubblewrap() is None:
         raise _refusal(
             root,
@@ -131,13 +131,13 @@ def box(root: Path, name: str) -> Iterator[git.Within]:
 
 @cache
 def _ignores(home: str) -> str:
-    """What the user's git ignores everywhere, such as the files of an editor: of their settings, git in a box has only this."""
+    """The user's global ignore file, such as for editor files: the only one of their settings visible in a box."""
     usual = os.path.join(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/ignore")
     return git.config_get(Path("/"), "core.excludesFile", "--path") or usual
 
 
-#: git says so while `git worktree add` makes another worker's entry, which has no commit for a moment
 _TAKES = 5
+#: part of git's error while `git worktree add` makes another worker's entry, which has no commit for a moment
 _UNFINISHED, UNFINISHED_S = "bad object worktrees/", 60.0
 
 
@@ -160,7 +160,7 @@ def watched(root: str, name: str) -> list[str]:
 
 
 def claims(root: Path, name: str, commit: str) -> bool:
-    """Whether a worker's refs name a commit. Another worker's commit may be among them: an agent writes these files."""
+    """Whether a worker's refs name a commit, which may be another worker's: an agent can write these files."""
     own = path_of(root, name)
     for path in watched(str(root), name)[:-2]:
         try:
@@ -172,9 +172,9 @@ def claims(root: Path, name: str, commit: str) -> bool:
 
 
 def take(root: Path, name: str, limit_s: float = MOST_S) -> str:
-    """Fetch what a contained worker committed into the clone; returns why that is refused, "" for nothing.
+    """Fetch a contained worker's commits into the clone; returns why they are refused, "" if they are not.
 
-    An agent wrote what is read here. So whatever fails is a refusal, of this worker only.
+    An agent wrote what is read here, so any failure is a refusal, of this worker only.
     """
     try:
         for _ in range(_TAKES):
@@ -184,7 +184,7 @@ def take(root: Path, name: str, limit_s: float = MOST_S) -> str:
     except ToolFailed as error:
         refusal = error.message
     except LlmcError:
-        raise  # of the clone
+        raise  # a problem of the clone
     except Exception as error:
         refusal = f"its repository cannot be read: {str(error) or type(error).__name__}"
     return in_line(refusal)[:_MOST_TEXT]
@@ -195,7 +195,7 @@ def _take(root: Path, name: str, limit_s: float) -> str:
     if problem := _problem(root, name):
         return problem
     wanted = {TAKEN + name: git.resolve(own, "HEAD"), branch_of(name): git.resolve(own, branch_of(name))}
-    # By its id: an agent may move the ref meanwhile, to a commit whose large files were not looked for.
+    # By id: an agent may move the ref meanwhile, to a commit whose large files were not copied.
     moves = [
         f"+{commit}:{ref}" for ref, commit in wanted.items() if commit and commit != git.resolve(root, ref)
     ]
@@ -219,9 +219,9 @@ def refuse_odd_files(root: Path, name: str, odd: str = "") -> None:
 
 
 def refuse_another_repository(root: Path, name: str) -> None:
-    """Only the user can have changed `.git` of a contained worker: it is read-only for its agent.
+    """Refuse a changed `.git` of a contained worker; only the user can change it, since the agent may only read it.
 
-    It is not repaired here. A new file in its place would not be read-only for the agent that runs.
+    It is not repaired here: a new file in its place would not be read-only for a running agent.
     """
     pointer = root / root_layout.WORKTREES / name / ".git"
     if git_config.read_plainly(pointer) != git_dirs.pointer_to(path_of(root, name)):
@@ -247,7 +247,7 @@ def _problem(root: Path, name: str) -> str:
 
 
 def odd_file(root: Path, name: str) -> str:
-    """A pipe or the like where git reads or writes, "" for none: git would wait for it, and with it every command."""
+    """A pipe or the like in place of a file that git uses, "" if none: git, and with it every command, would wait."""
     own = f"{root}/{root_layout.REPOS}/{name}"
     files = [
         *watched(str(root), name),
@@ -257,7 +257,7 @@ def odd_file(root: Path, name: str) -> str:
 
 
 def odd_in(place: Path | str) -> str:
-    """The same for every file of a repository, for a git that takes longer. An agent's own objects are few."""
+    """The same for every file of a repository, while git takes longer. An agent's own objects are few."""
     until, folders = monotonic() + LOOK_S, [os.fspath(place)]
     while folders and monotonic() < until:
         try:
@@ -273,7 +273,7 @@ def odd_in(place: Path | str) -> str:
 
 
 def _would_wait(entry: "os.DirEntry[str]") -> bool:
-    """Whether git could wait for it, or read it without an end: not a plain file, also behind a link."""
+    """Whether git could wait for an entry, or read it endlessly: neither file nor directory, also behind a link."""
     try:
         mode = entry.stat().st_mode
     except OSError:
@@ -287,9 +287,9 @@ def _is_plain(path: str) -> bool:
 
 
 def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
-    """Fetch commits or trees of a worker's repository into the clone, checked; returns git's refusal, "" for none.
+    """Fetch commits or trees from a worker's repository into the clone, checked; returns git's refusal, "" if none.
 
-    Their large files come first: what the clone has is complete.
+    Their large files come first, so that everything in the clone is complete.
     """
     until = monotonic() + limit_s
     guard = git.guards.get(str(root))
@@ -300,11 +300,11 @@ def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
         return error.message
     refusal = _fetch(root, own, *moves, until=until)
     if _UNFINISHED in refusal:
-        # The process that makes the worktree holds the lock. This thread may hold a later one, so it cannot take it.
+        # The process that makes the worktree holds the repo lock. This thread may hold a later lock, so it only waits.
         most = min(UNFINISHED_S, max(0.0, until - monotonic()))
         wait_until(lambda: not locks.is_held(Root(root).lock("repo")), most, interval_s=0.02)
         refusal = _fetch(root, own, *moves, until=until)
-    elif dead_locks.named_in(refusal, root) is not None:  # it is gone by now, unless a process needs it
+    elif dead_locks.named_in(refusal, root) is not None:  # the lock is gone by now, unless it is needed
         refusal = _fetch(root, own, *moves, until=until)
     return refusal
 
@@ -328,7 +328,7 @@ def _fetch(root: Path, own: Path, *moves: str, until: float) -> str:
 
 
 def _drop_unfinished_packs(root: Path, since_unix: float) -> None:
-    """A git that was ended leaves the pack that it was writing; another's is open."""
+    """Remove the pack that a killed git left unfinished; a running git has its pack open."""
     for path in (root / ".git/objects/pack").glob("tmp_pack_*"):
         with suppress(OSError):
             if path.stat().st_mtime >= since_unix - 1 and not processes.works_in(str(path)):
@@ -336,13 +336,13 @@ def _drop_unfinished_packs(root: Path, since_unix: float) -> None:
 
 
 def _contained(words: Sequence[str], *command: str) -> str:
-    """A command in the box, for a shell. The box itself gets no more variables: inside, they are in /proc/1/environ."""
+    """A shell command that runs in the box. The box gets no other variables: /proc/1/environ shows them inside."""
     given = [f"{name}={value}" for name, value in git.env_in_box().items()]
     return shlex.join(["env", "-i", *given, *words, *command])
 
 
 def give(root: Path, name: str, base: str) -> None:
-    """Let a worker's repository have the clone's remote-tracking branches and tags, if `base` differs."""
+    """Fetch the clone's remote-tracking branches and tags into a worker's repository, if `base` differs."""
     own = path_of(root, name)
     commit = git.resolve(root, base)
     if commit is None or git.resolve(own, base) == commit:
@@ -351,9 +351,9 @@ def give(root: Path, name: str, base: str) -> None:
 
 
 def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]], entry: Path | None) -> Path:
-    """Create the repository with its branch at `tip`; complete, or not at all.
+    """Create the repository with its branch at `tip`, completely or not at all.
 
-    `entry`: what git has of the same worktree in the clone (index, HEAD, a rebase in progress), copied.
+    `entry`: the worktree's git entry in the clone (index, HEAD, a rebase in progress), to be copied.
     """
     import shutil  # saves 2 ms in most commands
 
@@ -380,7 +380,7 @@ def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]],
         git.git(new, "config", "--add", key, value)
     git.git(new, "fetch", *_QUIET, str(root / ".git"), *_FOLLOWED, timeout_s=300)
     git.git(new, "update-ref", branch, tip)
-    shutil.rmtree(git_dirs.kept_apart(own))  # of an earlier one
+    shutil.rmtree(git_dirs.kept_apart(own))  # from an earlier repository
     if entry is not None:
         _copy(entry, new)
         for path in new.glob(f"{OURS}*"):
@@ -390,9 +390,9 @@ def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]],
 
 
 def settings(root: Path, identity: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The settings of the clone, for one worktree. They are read-only, so git must not want to write any.
+    """The clone's settings, adapted to a worker's repository. They are read-only: git must not want to write any.
 
-    `origin` is the clone: an agent does not see the source, and fetches what the clone has of it.
+    `origin` is the clone: an agent does not see the source, and fetches what the clone has from it.
     """
     shared = [(key, value) for key, value in CLONE_SETTINGS.items() if not key.startswith("extensions.")]
     origin = [("remote.origin.url", f"{root}/.git"), *(("remote.origin.fetch", spec) for spec in _FOLLOWED)]
@@ -400,7 +400,7 @@ def settings(root: Path, identity: Iterable[tuple[str, str]]) -> list[tuple[str,
 
 
 def _copy(entry: Path, own: Path) -> None:
-    """Index, HEAD and operations in progress; a reflog names what may be worth finding."""
+    """Copy index, HEAD and operations in progress, and reflogs, which name commits that may be worth finding."""
     import shutil  # saves 2 ms in most commands
 
     for path in entry.iterdir():
@@ -416,5 +416,5 @@ def _copy(entry: Path, own: Path) -> None:
 
 
 def point(worktree: Path, own: Path) -> None:
-    """Make a worktree that of its own repository. No agent runs in it."""
+    """Point a worktree to its own repository. No agent may be running in it."""
     write_atomic(worktree / ".git", git_dirs.pointer_to(own), mode=0o644)

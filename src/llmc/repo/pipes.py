@@ -1,4 +1,4 @@
-"""Pipes where git reads a file of a worktree, such as a `.gitignore`: git would wait until another program writes to it."""
+"""Pipes in place of files that git reads in a worktree, such as `.gitignore`: git would wait for a writer."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ from llmc.repo.git import WaitsForPipe
 
 #: the files that git and git-lfs open in a worktree, tracked or not
 _READ_BY_GIT = {".gitignore", ".gitattributes", ".gitmodules", ".mailmap", ".lfsconfig"}
-#: an agent that runs may go on making them
+#: most pipes to remove: a running agent may keep making them
 MOST_REMOVED = 20
 
 T = TypeVar("T")
 
 
 def past(worktree: Path, act: Callable[[], T]) -> T:
-    """Act, and again without each pipe that git waits for: nothing is in it that could be lost."""
+    """Call `act`, and again after removing each pipe that git waits for: a pipe has no content to lose."""
     for _ in range(MOST_REMOVED):
         try:
             return act()
@@ -31,7 +31,7 @@ def past(worktree: Path, act: Callable[[], T]) -> T:
 
 
 def watch(worktree: Path, also: Callable[[], None] | None) -> Callable[[], None]:
-    """What is called while git runs, and raises if it waits for a pipe. The longer git runs, the fewer looks it takes."""
+    """The function to call while git runs, which raises on a pipe. The longer git runs, the less often it searches."""
     began = monotonic()
     due = began
 
@@ -50,7 +50,7 @@ def watch(worktree: Path, also: Callable[[], None] | None) -> Callable[[], None]
 
 
 def _found(worktree: Path) -> Iterator[str]:
-    """None in the clone itself, which has no checkout, and whose directory holds all the worktrees."""
+    """The pipes in a worktree; none in the clone itself, which has no checkout but contains all worktrees."""
     folders = [""] if os.path.isfile(worktree / ".git") else []
     while folders:
         folder = folders.pop()

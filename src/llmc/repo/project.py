@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """A checkout that llmc provisions: a worker's worktree, by its record, or a slot."""
+    """A checkout that llmc provisions: a worker's worktree, given by its record, or a slot."""
 
     @property
     def name(self) -> str: ...
@@ -44,12 +44,12 @@ class Place(Protocol):
 
     @property
     def has_branch(self) -> bool:
-        """Whether a worker uses it; otherwise nothing in it has to be kept."""
+        """Whether a worker uses the checkout; otherwise nothing in it has to be kept."""
         ...
 
 
 class Shared(Struct, frozen=True):
-    """What the machines of a fleet share: the remote that they land on, and the ledger of what lands there."""
+    """What the machines of a fleet share: the remote that they land on, and the ledger of landings."""
 
     remote: "Remote"
     ledger: "LandingLedger"
@@ -60,7 +60,7 @@ class Project(Struct, frozen=True):
     config: Config
     store: Store
     tmux: Tmux
-    #: this process is the daemon: it must not wake itself, or it would never sleep
+    #: whether this process is the daemon, which must not wake itself: it would never sleep
     in_daemon: bool = False
     #: whether this process is stopping, so that a long command is abandoned; None: never
     stopping: Callable[[], bool] | None = None
@@ -72,7 +72,7 @@ class Project(Struct, frozen=True):
     shared: Shared | None = None
 
     def __post_init__(self) -> None:
-        # From here on every git call in this root passes its guard.
+        # From here on, the guard checks the root before every git call in it.
         clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source), self.base)
 
     @property
@@ -105,11 +105,11 @@ class Project(Struct, frozen=True):
         return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
 
     def pane_now(self, record: WorkerRecord) -> Pane | Unknown | None:
-        """The same before an act: the daemon may remember a pane to which a user has attached a moment ago."""
+        """The pane as it is now, before an action: the daemon may remember one from before a user attached."""
         return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance, now=True)
 
     def is_overseer(self, session: SessionName) -> bool:
-        """Whether it is the supervisor's own session, which only the supervisor may stop."""
+        """Whether a session is the supervisor's own, which only the supervisor may stop."""
         return session == self.session(OVERSEER)
 
     @contextmanager
@@ -124,7 +124,7 @@ class Project(Struct, frozen=True):
 
     @contextmanager
     def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
-        """Taken before the worker's own lock, by callers that can wait for a running accept."""
+        """Hold the accept lock, for callers that can wait for a running accept; taken before the worker's own lock."""
         with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
             yield
 
@@ -142,7 +142,7 @@ class Project(Struct, frozen=True):
     def worker_unlocked(self, worker: str) -> Iterator[None]:
         """Release the worker's lock for a while; the caller holds it and the accept lock.
 
-        Taking it back under a ticket cannot block: only an accept of this worker would wait for the ticket with it.
+        Taking the lock back under a ticket cannot block: only an accept of this worker waits for a ticket with it.
         """
         with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
             if not self.in_daemon:
@@ -161,9 +161,10 @@ class Project(Struct, frozen=True):
         return locks.is_held(self.root.lock("daemon"))
 
     def up_auto(self, *, sent: bool = False) -> str:
-        """The command that starts auto mode, with the options of its last run. While it runs, `up` refuses options.
+        """The command that starts auto mode, with the options of its last run.
 
-        `sent`: for a text about the end of the run, which is read at some later time.
+        While auto mode runs, `up` refuses options, so there are none. `sent`: for a text that is read after
+        the run.
         """
         from llmc.records.sight import registration  # few commands need a hint
 
@@ -177,7 +178,7 @@ class Project(Struct, frozen=True):
             return UP_AUTO
 
     def start_command(self, record: WorkerRecord) -> str:
-        """Starts the agent of a worker: those of auto workers start with auto mode only."""
+        """The command that starts a worker's agent; the agents of auto workers start only with auto mode."""
         return self.up_auto() if record.auto else UP
 
 
@@ -187,7 +188,7 @@ def open_project(explicit_root: str | None, tell: Callable[[str], None] | None =
 
 
 def opened(root: Root, config: Config) -> Project:
-    """A root with its configuration; if it is in a fleet, its work lands where the fleet's does."""
+    """A root with its configuration; in a fleet, its work lands on the fleet's remote."""
     shared = _in_fleet(config) if config.fleet.database else None
     return Project(root, config, Store(root), Tmux(root.tmux_server), shared=shared)
 
@@ -214,7 +215,7 @@ def for_overseer(project: Project) -> Project:
 
 
 def of_fleet(project: Project) -> Project:
-    """The fleet's view of a root, also from `for_overseer`."""
+    """The project of the root's workers, also for one from `for_overseer`."""
     if not isinstance(project.root, OverseerRoot):
         return project
     root = Root(project.root.path)
@@ -227,7 +228,7 @@ def bare_project(root: Root) -> Project:
 
 
 def locate_root(explicit: str | None, tell: Callable[[str], None] | None = None) -> Root:
-    """The root of a command. `tell`: of a command that only reads (config/paths.py)."""
+    """The root of a command. `tell`: for commands that only read, as in `find_root` (config/paths.py)."""
     try:
         cwd = Path(os.path.realpath("."))
     except FileNotFoundError as error:
@@ -253,7 +254,7 @@ def agent_for(project: Project) -> Agent:
 
 
 def subjects(project: Project, commits: list[str]) -> dict[str, str]:
-    """The subjects of commits, in one call; missing ones, or all if git fails, are left out."""
+    """The subjects of commits, in one call, without those of missing commits; empty if git fails."""
     if not commits:
         return {}
     options = ["--no-walk=unsorted", "--ignore-missing", "--no-show-signature", "-z", "--format=%H %s"]

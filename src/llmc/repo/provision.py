@@ -27,7 +27,7 @@ from llmc.repo import (
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
-#: how often a worktree is read until no commit was made in between
+#: most attempts to read a worktree without a commit in between
 _LOOKS = 5
 
 
@@ -60,7 +60,7 @@ def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done |
 
 
 def set_up_mark(place: Place) -> Path:
-    """Stored beside the worktree's index and removed with it; without it a failed setup would never run again."""
+    """The file that marks a successful setup, so that a failed one runs again; removed with the git directory."""
     return git.llmc_file(Path(place.worktree_path), "llmc-provisioned")
 
 
@@ -84,7 +84,7 @@ def link(project: Project, record: WorkerRecord) -> None:
 
 
 def is_contained(project: Project, record: WorkerRecord) -> bool:
-    """Whether the worker's agent is to be contained; the supervisor's and the canary's are not."""
+    """Whether the worker's agent should be contained; the supervisor's and the canary's should not."""
     wanted = project.config.sandbox_of(record.name) if record.has_branch else "off"
     if wanted == "off":
         return False
@@ -94,7 +94,7 @@ def is_contained(project: Project, record: WorkerRecord) -> bool:
 
 
 def needs_new_repository(project: Project, record: WorkerRecord) -> bool:
-    """Whether a contained worker has commits that git does not let into the clone, or a repository that git cannot read."""
+    """Whether a contained worker has commits that git refuses to fetch, or a repository that git cannot read."""
     worktree = Path(record.worktree_path)
     if git_dirs.own_repo(worktree) is None:
         return False
@@ -105,32 +105,32 @@ def needs_new_repository(project: Project, record: WorkerRecord) -> bool:
     try:
         git.git(worktree, "ls-files", "--unmerged")
     except git.WaitsForPipe:
-        return False  # in the worktree
+        return False  # it is in the worktree, not in the repository
     except (ToolFailed, OSError, ValueError, RecursionError):
         return True
     return False
 
 
 def start_over(project: Project, record: WorkerRecord, *, at_base: bool = False) -> None:
-    """Give a contained worker a new repository; the old one goes to the trash as it is. No agent runs in it.
+    """Give a contained worker a new repository; the old one goes to the trash as it is. No agent may be running in it.
 
-    `at_base`: without its commits, also where the clone has them; these are pinned.
+    `at_base`: leave out the worker's commits even if they are in the clone; those are pinned.
     """
-    from llmc.repo import apart, submodules  # most are not contained
+    from llmc.repo import apart, submodules  # most workers are not contained
 
-    # What cannot be read goes to the trash with the repository.
+    # Submodules that cannot be read go to the trash with the repository.
     with contextlib.suppress(LlmcError, OSError, ValueError, RecursionError):
         submodules.embed(project, record)
     apart.start_over(project, record, refresh_base(project), at_base=at_base)
 
 
 def settle_repository(project: Project, record: WorkerRecord, *, contained: bool) -> None:
-    """Before a launch: a contained agent needs a repository of its own, any other shares the clone."""
+    """Prepare the repository for a launch: a contained agent needs its own, any other shares the clone."""
     worktree = Path(record.worktree_path)
     is_apart = git_dirs.own_repo(worktree) is not None
     if is_apart == contained or not git_dirs.is_worktree_of(worktree, project.root.path):
         return
-    from llmc.repo import apart, submodules  # most are not contained
+    from llmc.repo import apart, submodules  # most workers are not contained
 
     submodules.embed(project, record)
     move = apart.move_apart if contained else apart.move_back
@@ -190,17 +190,17 @@ def fetch_base(project: Project) -> None:
 
 
 def known_tip(project: Project) -> str | None:
-    """The current commit of the default branch where work lands; None if it takes a fetch."""
+    """The current commit of the default branch where work lands; None if only a fetch can tell."""
     return None if project.lands_elsewhere else source_tip(project)
 
 
 def source_tip(project: Project) -> str | None:
-    """The current commit of a local source's default branch; None if it takes a fetch."""
+    """The current commit of a local source's default branch; None if only a fetch can tell."""
     source, branch = Path(project.source), project.config.repo.default_branch
     try:
         return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
     except ToolFailed:
-        return None  # not a repository: the fetch says so
+        return None  # not a repository: the fetch will say so
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
@@ -250,7 +250,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         return None
     # The agent may have left its branch, or be rebasing it: then its commits are not in HEAD.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
-    overwritten -= {*modules}  # git does not touch those
+    overwritten -= {*modules}  # git does not touch submodules
     ref = None
     if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(
@@ -283,7 +283,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
 
 
 def _seen_before(worktree: Path, commit: str) -> tuple[uncommitted.TreeState, set[str]]:
-    """The uncommitted work in a worktree, and what would block a commit's files."""
+    """The state of a worktree, and the files in it that are in the way of a commit's files."""
     for _ in range(_LOOKS):
         head = git.resolve(worktree, "HEAD")
         with Aside(lambda: uncommitted.tree_state(worktree)) as look:
@@ -315,9 +315,9 @@ def _move(worktree: Path, commit: str) -> None:
 def _check_out(
     worktree: Path, branch: str, commit: str, operations: Sequence[str], *, on_branch: bool
 ) -> None:
-    """Check out the commit on the worker's branch, after ending any git operation, which would resume in the next task."""
+    """Check out the commit on the worker's branch; end any git operation, which would resume in the next task."""
     if "rebase" in operations and not git.git(worktree, "rebase", "--quit", check=False).ok:
-        # An `am`, which needs an identity even to abort.
+        # An `am`, which needs an identity even to quit.
         git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
     if "cherry-pick" in operations or "revert" in operations:
         git.git(worktree, "cherry-pick", "--quit", check=False)
@@ -330,7 +330,7 @@ def _check_out(
 
 
 def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
-    """Save a worktree's work beyond the base under a trash ref, without removing it; None: nothing."""
+    """Save a worktree's work beyond the base under a trash ref, without removing it; None if there is none."""
     worktree = Path(record.worktree_path)
     found = uncommitted.tree_state(worktree)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")

@@ -1,7 +1,7 @@
-"""Probe a remote before machines land on it: what its host allows, found out by doing it, without a trace.
+"""Probe a remote before machines land on it: try what its host allows, and leave no trace.
 
-Everything is done on refs of this root alone, beside the fence and of its kind. What a killed probe left is removed by the
-next one of this root.
+A probe uses only refs of its own root, beside the fence and of the same kind. The root's next probe removes what a
+killed one left.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class NotUsable(Refused):
 
 
 def probe(root: Path, remote: Remote) -> None:
-    """Raise NotUsable with the remote's own reason, or RemoteGone. Only one probe of a root runs at a time."""
+    """Raise NotUsable with the remote's own reason, or RemoteGone. The caller holds the repo lock."""
     tip = fence.look(root, remote).tip
     fence.fetch(root, remote, remote.head)
     mine = f"{remote.probe}-{_name(root)}"
@@ -44,7 +44,7 @@ def probe(root: Path, remote: Remote) -> None:
 
 
 def first_commits(root: Path, remote: Remote, base: str) -> list[str]:
-    """Where the history of the remote's branch begins; NotUsable if it has nothing in common with the root's `base`."""
+    """The first commits of the remote's branch; NotUsable if it has no history in common with the root's `base`."""
     tip = fence.look(root, remote).tip
     fence.fetch(root, remote, remote.head)
     if git.merge_base(root, base, tip) is None:
@@ -88,7 +88,7 @@ def _refuses_a_stale_push(root: Path, remote: Remote, mine: str, one: str, other
 
 
 def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> None:
-    """The fence gets values that do not descend from each other, in one push with another ref."""
+    """Like a landing: the fence moves to a value that does not descend from the last, in one push with another ref."""
     lease = f"--force-with-lease={mine}:{one}"
     said = fence.send(root, remote, "--atomic", lease, f"{other}:{mine}", f"{one}:{mine}-beside")
     if not said.ok:
@@ -96,9 +96,9 @@ def _moves_two(root: Path, remote: Remote, mine: str, one: str, other: str) -> N
 
 
 def _moves_all_or_none(root: Path, remote: Remote, mine: str, other: str) -> str:
-    """All refs of a push move, or none; returns how the remote says that none did.
+    """Either all refs of a push must move, or none; returns how the remote reports that none did.
 
-    A ref cannot be a directory of refs too, so the second ref of this push fails at the very end, after every hook.
+    A ref cannot also be a directory of refs, so the second ref of this push fails at the very end, after every hook.
     """
     said = _failing(root, remote, mine, f"{other}:{mine}-control")
     if said.ok or f"{mine}-control" in fence.listed(root, remote, f"{mine}*"):
@@ -111,7 +111,7 @@ def _moves_all_or_none(root: Path, remote: Remote, mine: str, other: str) -> str
 
 
 def _allows_the_branch(root: Path, remote: Remote, mine: str, tip: str, reason: str) -> None:
-    """A push to the branch must fail for the same reason as the one before: not for being refused."""
+    """A failing push that includes the branch must fail for `reason` too, not because the branch is protected."""
     commit = git.git(
         *(root, "commit-tree", git.tree_of(root, tip), "-p", tip, "-m", "llmc probe; it never lands"),
         env=git.OWN_IDENTITY,

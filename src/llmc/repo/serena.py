@@ -1,7 +1,7 @@
-"""A Serena project per worktree: with one name for all, Serena would edit files of another worktree.
+"""Sets up a Serena project per worktree: with one name for all, Serena would edit files of another worktree.
 
-Serena has a project list in its own configuration, and a name in each project's file. Both files are foreign: only our
-own line changes.
+Serena keeps a project list in its own configuration, and a name in each project's file. Neither file is llmc's, so only
+llmc's own line changes.
 """
 
 import json
@@ -28,11 +28,11 @@ _FILES = (".serena/project.local.yml", ".serena/project.yml")
 
 
 def settle(project: Project, place: Place, worktree: Path) -> list[str]:
-    """A project per worker, registered with Serena; returns problems."""
+    """Set up the worker's project and register it with Serena; returns problems."""
     if not place.has_branch:
         return []  # no worker uses a slot
     theirs = Path(project.source) / ".serena/project.yml"
-    # A tracked file must not change; Serena prefers the local one beside it.
+    # A tracked file must not change; Serena prefers the local file beside it.
     tracked = git.git(worktree, "ls-files", "--error-unmatch", "--", ".serena/project.yml", check=False).ok
     name = _FILES[0] if tracked else _FILES[1]
     target = worktree / name
@@ -142,7 +142,7 @@ class _Projects(Struct, frozen=True):
 
 
 def _read_list(text: str) -> _Projects | None:
-    """None: the list cannot be changed line by line. A file without one has an empty list."""
+    """Parse the project list, empty if the file has none; None if the list cannot be changed line by line."""
     lines = text.splitlines()
     at = next((number for number, line in enumerate(lines) if _LIST.match(line)), None)
     if at is None:

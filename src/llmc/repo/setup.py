@@ -49,7 +49,7 @@ def find_source(given: str | None, cwd: Path) -> Source:
             hint="Run `llmc init` in a git repository, or pass one with --source PATH.",
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
-    # Ask the repository itself: in a worktree of a bare one the answer would be no.
+    # Ask the repository itself: in a worktree of a bare repository, the answer would be no.
     if git.out(common, "rev-parse", "--is-bare-repository") == "true":
         return Source(str(common), local=True)
     if common.name == ".git":
@@ -71,12 +71,12 @@ def choose_target(given: str | None, source: Source) -> Path:
 
 
 def existing_root(source: Source, target: str | None) -> Root | None:
-    """An earlier root of this source: at the target, or as in the source's git config."""
+    """An earlier root of this source: the target, or the one in the source's git config."""
     place = target or (git.config_get(Path(source.location), "llmc.root") if source.local else None)
     root = Root(Path(trust.real(place))) if place else None
     if root is None or not root.config.exists():
         return None
-    return find_root(str(root.path), {}, Path("/"), lambda: None)  # refuses one of another user
+    return find_root(str(root.path), {}, Path("/"), lambda: None)  # refuses a root of another user
 
 
 def named_root(source: Source) -> Path | None:
@@ -195,7 +195,7 @@ def _new_record(project: Project, name: str) -> WorkerRecord:
 
 def _clone(source: Source, target: Path) -> None:
     """Clone by git's transport even from a local path: `--local` would hard-link the user's objects and use their
-    alternates, so an agent that overwrites a pack in the root would overwrite theirs."""
+    alternates, so an agent that overwrites a pack in the root would overwrite the user's."""
     settings = [f"--config={key}={value}" for key, value in CLONE_SETTINGS.items()]
     target.mkdir(mode=0o700)
     clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", "--no-local", *settings]
@@ -205,7 +205,7 @@ def _clone(source: Source, target: Path) -> None:
 
 
 def configure_clone(target: Path) -> None:
-    """The settings of a root's clone; safe to repeat."""
+    """Apply the settings of a root's clone. Safe to repeat."""
     for key, value in CLONE_SETTINGS.items():
         git.git(target, "config", "--replace-all", key, value)
     _without_checkout(target)
@@ -240,7 +240,7 @@ def _default_branch(source: Source, target: Path) -> str:
 
 
 def write_launcher(root: Root) -> None:
-    """The `llmc` on the agents' PATH: this installation."""
+    """Write the `llmc` on the agents' PATH, which runs this installation."""
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
 

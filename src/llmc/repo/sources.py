@@ -1,6 +1,6 @@
 """The source repository: whether work can be fetched from it, and the fix if not.
 
-Every fetch from it is here. What is missing is an attention item until a fetch or a look finds it again.
+Every fetch from the source is here. A missing source or branch is an attention item until a fetch or check finds it.
 """
 
 import re
@@ -23,7 +23,7 @@ _CURRENT = pattern(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
 
 
 class NoSource(LlmcError):
-    """Nothing can be fetched: the source repository, or its default branch, is missing. `fix`: the command that helps."""
+    """The source repository or its default branch is missing: no fetch works. `fix`: the command that helps."""
 
     def __init__(self, message: str, fix: str, when: str) -> None:
         super().__init__(message, hint=f"{when[:1].upper()}{when[1:]}, run `{fix}`.")
@@ -45,7 +45,7 @@ def fetch(project: Project) -> None:
 
 
 def look(project: Project) -> NoSource | None:
-    """What is wrong with a local source now, and list it; a URL is known by its fetches only."""
+    """Check a local source; list and return its problem. A URL is checked only by its fetches."""
     if project.lands_elsewhere or not _is_local(project.source):
         return None
     found = problem(project)
@@ -97,12 +97,12 @@ def _without_branch(project: Project, said: str) -> NoSource | None:
 
 
 def _is_local(source: str) -> bool:
-    """As git tells paths from addresses such as `https://host/repo` and `host:repo`."""
+    """Whether a source is a path, by git's rule: not an address such as `https://host/repo` or `host:repo`."""
     return ":" not in source.partition("/")[0]
 
 
 def _list(project: Project, found: NoSource | None) -> None:
-    """Make the attention list say this, and nothing of another source or branch."""
+    """List this problem, if any, as an attention item, and clear the items of other branches."""
     listed = [key for key in project.store.read().attention if key.startswith(NO_SOURCE)]
     if found is None and not listed:
         return

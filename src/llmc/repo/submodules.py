@@ -1,10 +1,10 @@
 """Submodules of a worktree, taken from the source's own copies if it has them, else from their URL.
 
-git forbids submodules from a local path by default. llmc allows only the source's own submodule repositories. An agent writes
-`.gitmodules`, and llmc's git has the user's keys: it fetches from the URLs of the default branch, and from no other.
+Git forbids submodules from a local path by default; llmc allows only the source's own submodule repositories. An agent
+can write `.gitmodules`, and llmc's git has the user's keys, so it fetches only from the URLs of the default branch.
 
 In the worktree of a contained worker, git has no network. So llmc fetches a submodule into a repository of its own
-(`.llmc/submodules`), where no agent writes, and git in the worktree takes it from there.
+(`.llmc/submodules`), where no agent can write, and git in the worktree fetches from there.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ def update(project: Project, worktree: Path) -> list[str]:
 def pin_changes(
     project: Project, record: WorkerRecord, worktree: Path, commit: str, why: str
 ) -> dict[str, str | None]:
-    """Before a reset: pin work that is only in a submodule, under the returned ref.
+    """Prepare a reset: pin work that is only in submodules; returns the refs by path, None for one without such work.
 
-    A submodule that the commit does not have is moved to the trash: git would leave or overwrite it. So is one whose
-    repository names more files than llmc reads.
+    A submodule that the commit lacks goes to the trash: git would leave or overwrite it. So does one whose repository
+    names more files than llmc reads.
     """
     if not _has_any(worktree):
         return {}
@@ -84,14 +84,14 @@ def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
 def clean(
     project: Project, record: WorkerRecord, worktree: Path, before: Mapping[str, str | None], why: str
 ) -> None:
-    """After a reset: remove everything of the old task from the submodules of `before`. Work is pinned by now."""
+    """Finish a reset: remove everything of the old task from the submodules in `before`. Work is already pinned."""
     for path, kept in before.items():
         git.git(worktree / path, "reset", "--quiet", "--hard", timeout_s=300)
         trash.remove_untracked(project.root, worktree / path, record.name, why, kept)
 
 
 def scrub(worktree: Path, *, ignored: bool) -> None:
-    """Remove everything but their commits from the submodules of a slot."""
+    """Remove everything that is not committed from the submodules of a slot; with `ignored`, ignored files too."""
     if _has_any(worktree):
         # A new index has no bits that hide a change (`skip-worktree`, `assume-unchanged`).
         again = (
@@ -128,9 +128,9 @@ class _Update(Struct, frozen=True):
     kept: Path | None
 
     def run(self, superproject: Path, store: Path | None, reviewed: str | None, source: str) -> list[str]:
-        """`reviewed`: the commit of the superproject whose URLs are followed; None: the source's own copies only.
+        """Check out the submodules; returns problems. `source`: the base of relative URLs.
 
-        `source`: what a relative URL is relative to.
+        `reviewed`: the commit of the superproject whose URLs are followed; None: the source's own copies only.
         """
         problems: list[str] = []
         followed = _urls(superproject, "--blob", f"{reviewed}:.gitmodules") if reviewed else {}
@@ -154,7 +154,7 @@ class _Update(Struct, frozen=True):
         return problems
 
     def _fetch(self, superproject: Path, module: Submodule, theirs: Path | None, url: str) -> Done | None:
-        """From the source's own copy, else from its URL if that is followed; None if there is neither."""
+        """Fetch and check out a submodule, from the source's own copy, else from its URL; None if there is neither."""
         from hashlib import sha1  # takes 4 ms, and only submodules need it
 
         done: Done | None = None
@@ -185,7 +185,7 @@ class _Update(Struct, frozen=True):
 
 
 def _has_any(worktree: Path) -> bool:
-    """Whether there is a `.gitmodules`. git follows no link there, and where one of an agent leads is not looked at."""
+    """Whether `.gitmodules` exists. A link does not count: git does not follow it, and an agent may have made it."""
     try:
         return stat.S_ISREG(os.lstat(worktree / ".gitmodules").st_mode)
     except OSError:
@@ -205,7 +205,7 @@ def _problem(module: Submodule, done: Done | None) -> str:
 
 
 def _absolute(url: str, source: str) -> str:
-    """A relative URL means a place beside the superproject's."""
+    """The URL as absolute: a relative one starts at the superproject's."""
     if not url.startswith(("./", "../")):
         return url
     base, mark = source.rstrip("/"), "/"
@@ -217,14 +217,14 @@ def _absolute(url: str, source: str) -> str:
 
 
 def _bring(near: Path, source: Path | str, commit: str) -> Done:
-    """Fetch a submodule into llmc's own repository of it. Of URLs, git allows the same as for any submodule."""
+    """Fetch a submodule into llmc's own repository for it. Git allows the same URLs as for any submodule."""
     if not (near / "HEAD").exists():
         git.git(near.parent, "init", "--quiet", "--bare", "--template=", str(near))
         git.git(near, "config", "uploadpack.allowAnySHA1InWant", "true")
     env = {} if isinstance(source, Path) else {"GIT_PROTOCOL_FROM_USER": "0"}
     fetch = ["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--", str(source)]
     done = Done([], 1, "", "")
-    # A commit that no branch has can be asked for by its name.
+    # A commit that is on no branch can be fetched by its id.
     for wanted in ("+refs/heads/*:refs/heads/*", f"+{commit}:refs/llmc/{commit}"):
         if git.has_commit(near, commit):
             return Done([], 0, "", "")
@@ -233,13 +233,13 @@ def _bring(near: Path, source: Path | str, commit: str) -> Done:
 
 
 def _pins(superproject: Path, commit: str, module: Submodule) -> bool:
-    """Whether a commit of the superproject has the submodule at this commit."""
+    """Whether this commit of the superproject has the submodule at `module.commit`."""
     rows = git.rows(git.git(superproject, "ls-tree", "-z", commit, "--", module.path).stdout)
     return [row.split()[2] for row in rows] == [module.commit]
 
 
 def _urls(superproject: Path, *where: str) -> dict[str, str]:
-    """The URLs of submodules by their names, in the file or at a commit."""
+    """The URLs of submodules by name, from the file or a commit."""
     flags = [*where, "-z", "--get-regexp", r"^submodule\..*\.url$"]
     rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
     found = (row.partition("\n") for row in rows if row)
@@ -247,14 +247,14 @@ def _urls(superproject: Path, *where: str) -> dict[str, str]:
 
 
 def _check_out(superproject: Path, module: Submodule, near: Path | None) -> Done:
-    """At the commit of the superproject; from a repository on this machine, else from its URL."""
+    """Check out the commit that the superproject names, from the repository `near` on this machine, else its URL."""
     settings: list[str] = []
     if near is not None:
         from urllib.parse import quote  # slow to import, and only submodules need it
 
-        # As a URL git copies the objects; with a path it would hard-link the user's.
+        # From a URL git copies the objects; from a path it would hard-link the user's.
         address = f"submodule.{module.name}.url=file://{quote(str(near))}"
-        # git writes none of these two into the settings then, which are read-only for a contained worker.
+        # With URL and `update` given, git writes neither to the settings, which are read-only for a contained worker.
         settings = ["-c", "protocol.file.allow=always", "-c", address]
         settings += ["-c", f"submodule.{module.name}.update=checkout"]
     command = ["submodule", "update", "--init", "--quiet", "--", module.path]
@@ -272,7 +272,7 @@ def _listed(superproject: Path) -> list[Submodule]:
     names = {
         path: key[len("submodule.") : -len(".path")] for key, _, path in (row.partition("\n") for row in rows)
     }
-    # git names a directory after it; with an absolute one it would be any repository of the user.
+    # git names a directory after the submodule; an absolute name could be any repository of the user.
     names = {path: name for path, name in names.items() if path and _is_inside(name)}
     if not names:
         return []
@@ -285,31 +285,34 @@ def _listed(superproject: Path) -> list[Submodule]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a directory with this name is in the one it is looked for in."""
+    """Whether a directory with this name stays inside its parent directory."""
     return not name.startswith("/") and ".." not in name.split("/")
 
 
 def _store(project: Project) -> Path | None:
-    """Where a local source has its submodule repositories."""
+    """The directory of a local source's submodule repositories; None for a URL."""
     source = Path(project.source)
     if not source.is_dir():
         return None
     return source / git.out(source, "rev-parse", "--git-common-dir") / "modules"
 
 
-# Before a worktree gets another git directory: the repositories of its submodules move into their checkouts.
+# Before a worktree gets another git directory, the repositories of its submodules move into their checkouts.
 #
-# git keeps them in the git directory of the worktree (`modules/`), and each checkout points there. A submodule with its
-# repository in its own `.git` directory works as well, wherever the worktree belongs.
+# Git keeps them in the worktree's git directory (`modules/`), and each checkout points there. A submodule with its
+# repository in its own `.git` directory works too, whichever repository the worktree belongs to.
 
-#: a pointer while its repository moves; after a kill in between it is found by this name
+#: the name of a pointer while its repository moves; after a kill in between, it is found by this name
 _MOVING = ".git.llmc-moving"
 #: longer than any path
 _MOST_POINTER = 8192
 
 
 def embed(project: Project, record: WorkerRecord) -> None:
-    """Move all of them; safe to repeat. What no checkout points to goes to the trash. No agent runs in the worktree."""
+    """Move all submodule repositories into their checkouts; those without one go to the trash. Safe to repeat.
+
+    No agent may be running in the worktree.
+    """
     worktree = Path(record.worktree_path)
     git_dir = git.git_dir(worktree)
     if not os.path.lexists(git_dir / "modules"):
@@ -326,7 +329,7 @@ def embed(project: Project, record: WorkerRecord) -> None:
 
 
 def _embed_those_of(worktree: Path, git_dir: Path, *, checkout: str, repository: str) -> None:
-    """Those of the worktree, or of a submodule in it; the innermost first, while each is where its pointer says."""
+    """Move those of the worktree, or of a submodule in it; the innermost first, while the pointers are still right."""
     own = f"--git-dir={git_dir / repository}"
     rows = git.listed(worktree, own, "ls-files", "--stage", "-z", timeout_s=300)
     for path in [row.partition("\t")[2] for row in rows if row.startswith("160000 ")]:

@@ -1,7 +1,7 @@
-"""Fetch what contained workers committed into the clone, before git is asked anything there.
+"""Fetches contained workers' commits into the clone before git runs there.
 
-An agent writes its repository, and may make it unreadable or slow. So each worker has a turn of its own, and what fails
-is that worker's refusal. A git call that is about others waits a few seconds for it, then goes on without it.
+An agent can write its repository, and make it unreadable or slow. So each worker has its own turn, and a failure is a
+refusal of that worker. A git call that is not about the worker waits a few seconds for its commits, then goes on.
 """
 
 import re
@@ -21,28 +21,28 @@ from llmc.repo.git_config import Seen, stamp
 
 #: how long a git call waits for commits of workers that it is not about
 OTHERS_S = 5.0
-#: that wait is at most this part of the time
+#: such waits take at most 1/_PART of the time
 _PART = 10
 
 
 class TakingIn:
-    """What one root's guard takes in. `turn_of`: the lock of a worker, which one thread at a time holds."""
+    """Takes in commits for one root's guard. `turn_of`: returns a worker's lock, held by one thread at a time."""
 
     def __init__(self, root: str, seen: Seen, turn_of: Callable[[str], threading.Lock]) -> None:
         self._root = Path(root)
         self._seen = seen
         self._turn_of = turn_of
-        #: by worker: when a call that is about others tries again
+        #: by worker: when the next git call that is not about the worker may try
         self._due: dict[str, float] = {}
 
     def look(self, words: Sequence[str]) -> None:
-        """`words`: what git is asked. What git refuses stays out: nothing of it can land."""
+        """Take in new commits. `words`: git's arguments. Commits that git refuses stay out, so they cannot land."""
         until = monotonic() + OTHERS_S
         for name in own_repos.names(str(self._root)):
             try:
                 if self._has_news(name):
                     self._attend(name, words, until)
-            except Exception as error:  # of this worker only
+            except Exception as error:  # a problem of this worker only
                 self._tell(name, str(error) or type(error).__name__)
 
     def _has_news(self, name: str) -> bool:
@@ -67,9 +67,9 @@ class TakingIn:
             self._due[name] = monotonic() + _PART * (monotonic() - began)
 
     def _take(self, name: str, limit_s: float) -> bool:
-        """Whether it finished in time. The caller has its turn."""
+        """Take in a worker's commits; whether this finished in time. The caller holds the worker's turn."""
         files = own_repos.watched(str(self._root), name)
-        stamps = [(path, stamp(path)) for path in files[:-2]]  # those of the clone change now
+        stamps = [(path, stamp(path)) for path in files[:-2]]  # the clone's own files change now
         until = monotonic() + limit_s
         refusal = own_repos.take(self._root, name, limit_s)
         if refusal and limit_s < own_repos.MOST_S and monotonic() >= until:
@@ -80,7 +80,7 @@ class TakingIn:
         return True
 
     def _is_about(self, words: Sequence[str], name: str) -> bool:
-        """Whether git is asked about this worker: by the name of a ref or place, or by a commit that only it has."""
+        """Whether a git call is about this worker: it names one of its refs or paths, or a commit that only it has."""
         if names_worker(words, name):
             return True
         commits = [commit for word in words for commit in _COMMIT.findall(word)]
@@ -106,6 +106,6 @@ _COMMIT = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 
 
 def names_worker(words: Sequence[str], name: str) -> bool:
-    """Whether a ref or a place of llmc's in these words is that of a worker."""
+    """Whether these words name a ref or path that llmc keeps for this worker."""
     named = re.compile(rf"(?:\bllmc(?:/[a-z]+)?|worktrees|repos)/{re.escape(name)}(?![\w-])")
     return any(named.search(word) for word in words)

@@ -35,7 +35,7 @@ PINNED = "llmc: pinned before"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """The task of pinned work, in the fields of the worker's record."""
+    """The task of pinned work, with fields as in the worker's record."""
 
     current_prompt: str = ""
     current_subject: str = ""
@@ -43,7 +43,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class NotSaved(LlmcError):
-    """The clone refuses what was pinned in the repository of a contained worker; nothing was removed."""
+    """The clone refuses a pin made in a contained worker's repository; nothing was removed."""
 
 
 def pin(
@@ -88,7 +88,7 @@ def pin(
 def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
     """Ignored files that `reset --hard` would remove to make room for files of a commit.
 
-    That is an ignored file that the commit adds, a directory with ignored files where the commit has a file, or a file
+    These are ignored files that the commit adds, directories with ignored files where the commit has a file, and files
     where it has a directory.
     """
     before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
@@ -98,7 +98,7 @@ def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
 
 
 def of_another_kind(worktree: Path, changed: Iterable[str]) -> set[str]:
-    """The same for paths whose kind the agent changed: tracked files that differ from HEAD."""
+    """The same for tracked files whose kind the agent changed; `changed`: those that differ from HEAD."""
     return obstacles(worktree, [name for name in changed if not _is_file(worktree / name)])
 
 
@@ -125,8 +125,8 @@ def _obstacle(worktree: Path, name: str) -> str:
 def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: str | None) -> str | None:
     """Remove what `clean -d` would, but a file only if a ref has its exact content.
 
-    `kept` is the ref of an earlier pin. What it lacks is added to it, or to a new ref. Returns the ref, None if nothing
-    had to be pinned.
+    `kept` is the ref of an earlier pin. Files that it lacks are added to it, or to a new ref. Returns the ref, None if
+    nothing had to be pinned.
     """
     places = uncommitted.untracked_places(worktree)
     if not places:
@@ -149,7 +149,7 @@ def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: st
 def _pin_files(
     root: Root, worktree: Path, worker: str, why: str, kept: str | None, names: Sequence[str]
 ) -> str | None:
-    """Save these files in the ref; nested repositories and huge files are moved to its directory."""
+    """Save these files in the ref; nested repositories and huge files move to its trash directory."""
     start = kept or git.head(worktree)
     unfit = _unfit(worktree, names)
     tree = _tree_of_files(worktree, start, [], [name for name in names if name not in unfit], rest=False)
@@ -169,7 +169,7 @@ def _pin_files(
 def _sweep(
     root: Root, worktree: Path, worker: str, why: str, kept: str | None, places: Iterable[str]
 ) -> str | None:
-    """Remove directories without files. A damaged `.git` in one, which git does not list, goes to the trash."""
+    """Remove directories without files. A damaged `.git` in them, which git does not list, goes to the trash."""
     top = _top(root, worktree)
     left = [
         name for place in places if place.endswith("/") for name in _odd(top, worktree, place.rstrip("/"))
@@ -186,10 +186,10 @@ def _sweep(
 
 
 def _odd(top: Path, worktree: Path, place: str) -> list[str]:
-    """Empty directories in a directory, and anything named `.git`."""
+    """Empty directories below a directory, and anything named `.git`."""
     found = []
     start = worktree.relative_to(top)
-    with contextlib.suppress(OSError):  # gone, or replaced by a link, which the next look finds
+    with contextlib.suppress(OSError):  # gone, or replaced by a link, which the next check finds
         for at, folders, files in inside.walk(top, _below(top, worktree, place)):
             if ".git" in (*folders, *files):
                 found.append(f"{PurePath(at.path).relative_to(start)}/.git")
@@ -242,7 +242,7 @@ def _new_ref(root: Root, worker: str, why: str) -> str:
 
 
 def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
-    """Create the ref, and verify that it and all its objects exist; those of a contained worker in the clone."""
+    """Create the ref, and verify that it and all its objects exist; for a contained worker, in the clone."""
     git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
     refused = ""
     if (own := git_dirs.own_repo(repo)) is not None:
@@ -250,7 +250,7 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
 
         refused = own_repos.fetch(root.path, own, f"+{ref}:{ref}")
         repo = root.path
-    # Objects that the remotes have existed before and are not checked again.
+    # Objects on remote-tracking branches existed before and are not checked again.
     walk = ["rev-list", "--objects", "--quiet", commit, "--not", "--remotes"]
     whole = git.git(repo, *walk, check=False, timeout_s=300)
     if refused or not whole.ok or git.resolve(repo, ref) != commit:
@@ -260,7 +260,7 @@ def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
             f"cannot save the work of {worker} as {ref}{said}; nothing was removed",
             hint="Run `llmc doctor` to check the disk and the root's clone.",
         )
-    # What landed or is rebased is not work to continue, and a night has a lot of it; a submodule's ref is in its own repository.
+    # Landed or rebased work is not continued, and a night has a lot of it; a submodule's ref is in its own repository.
     if not ref.endswith((f"-{ACCEPTED}", "-rebase")) and git.resolve(root.path, ref):
         _keep_task(root, ref, worker)
 
@@ -315,7 +315,7 @@ def _snapshot(
     forced: Sequence[str],
     message: str,
 ) -> str:
-    """Commit the worktree as it is; further parents hold what is in neither HEAD nor the files."""
+    """Commit the worktree as it is; further parents hold content that is in neither HEAD nor the files."""
     tree = _tree_of_files(worktree, head, unfit, forced)
     staged = _tree_of_index(worktree)
     born = [head] if head else []
@@ -378,7 +378,7 @@ def _refuse_too_many(worktree: Path, *listing: str, env: dict[str, str] | None =
 
 
 def _drop_index(index: Path) -> None:
-    """With what a git that was ended left of the next one."""
+    """Remove a temporary index and the lock file that a killed git may have left."""
     for path in (index, index.with_name(f"{index.name}.lock")):
         path.unlink(missing_ok=True)
 
@@ -409,7 +409,7 @@ def _newly_staged(worktree: Path, head: str | None) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file or a link, whatever the link points to."""
+    """Whether a path is a file or a link, whatever the link points to."""
     return path.is_symlink() or (os.path.lexists(path) and not path.is_dir())
 
 
@@ -425,7 +425,7 @@ def _unfit(worktree: Path, names: Iterable[str]) -> list[str]:
 
 
 def _fits_into_git(worktree: Path, name: str) -> bool:
-    """Whether it may go into git: a nested repository would become a mere link, a huge file would stay forever."""
+    """Whether a file may go into git: a nested repository would become a mere link, a huge file would stay forever."""
     if any(_NOT_FOR_GIT.fullmatch(part) for part in name.split("/")):
         return False
     try:
@@ -447,7 +447,7 @@ def _without_content(worktree: Path, names: Iterable[str]) -> list[str]:
 
 
 def take_out(place: Path, names: Iterable[str], folder: Path, *, top: Path | None = None) -> None:
-    """Move files to the trash directory, without overwriting. `top`: where `place` is in, if an agent can replace that."""
+    """Move files to the trash, without overwriting. `top`: a directory around `place` that no agent can replace."""
     top = top or place
     for name in names:
         try:

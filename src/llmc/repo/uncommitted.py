@@ -1,4 +1,4 @@
-"""What a worktree has that is not committed: changes, untracked and hidden files, conflicts, and an operation in progress."""
+"""The uncommitted state of a worktree: changes, untracked and hidden files, conflicts, and operations in progress."""
 
 import os
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     )
 
 
-#: fields before the path in a row of `status --porcelain=v2`: of a change, and of a conflict
+#: number of fields before the path in a row of `status --porcelain=v2`, for a change and for a conflict
 _FIELDS = {"1": 8, "u": 10}
 
 
@@ -65,7 +65,7 @@ def untracked_places(worktree: Path) -> tuple[str, ...]:
 
 
 def show_hidden_changes(worktree: Path) -> bool:
-    """Clear `assume-unchanged` and `skip-worktree` on existing files, which hide changes; returns whether there were any.
+    """Clear `assume-unchanged` and `skip-worktree`, which hide changes, on existing files; whether there were any.
 
     Files that a sparse checkout left out stay out.
     """
@@ -103,7 +103,7 @@ def rebase_in_progress(worktree: Path) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """git makes no links there, and where one of an agent leads is not looked at."""
+    """Whether the path exists and is not a link: git makes no links there, and an agent's links are not followed."""
     return os.path.lexists(path) and not path.is_symlink()
 
 
@@ -123,7 +123,7 @@ def operations_in_progress(worktree: Path) -> list[str]:
 
 
 def operation_in_progress(worktree: Path) -> str | None:
-    """The merge, rebase, cherry-pick or bisect in progress, if any."""
+    """The rebase, merge, cherry-pick, revert or bisect in progress, if any."""
     return next(iter(operations_in_progress(worktree)), None)
 
 

@@ -31,12 +31,12 @@ def rotate_logs(project: Project) -> list[str]:
 
 
 def rotate_log(project: Project, path: Path) -> bool:
-    """Rotate this log if it is big enough; whether it was rotated."""
+    """Rotate this log if it is big enough; returns whether it was."""
     return rotate(path, limit_of(project.root, project.config.logs, path))
 
 
 def limit_of(root: Root, logs: Logs, path: Path) -> Limit:
-    """The event log is never deleted: usage, the digest and `undo` need it (decision 15)."""
+    """The limit of a log. The event log is never deleted: usage, the digest and `undo` need it (decision 15)."""
     return Limit(int(logs.max_mb * _MB), None if path == root.events else logs.keep)
 
 
@@ -63,7 +63,7 @@ class CommandFailed(ToolFailed):
 
 
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
-    """Run a check or setup in a worktree; returns its result with the end of its output, which is in the worker's log."""
+    """Run a check or setup in a worktree, with output to the worker's log; the result has the end of the output."""
     if not command:
         return proc.Done([], 0, "", "")
     log = project.root.log(worker)
@@ -82,7 +82,7 @@ def run_in_log(
     about: str = "",
     **env: str,
 ) -> proc.Done:
-    """Run a command of the user, with its own log, of that name; `answer` and `about` as in `run_logged`."""
+    """Run a command of the user with its own log, named `log`; `answer` and `about` as in `run_logged`."""
     if not command:
         return proc.Done([], 0, "", "")
     rotate_log(project, project.root.log(log))
@@ -108,14 +108,14 @@ def callers_place(project: Project) -> Path:
 
 
 def where_it_ran(project: Project, code: int) -> str:
-    """For a command that was not found: relative paths refer to the directory where `up --auto` was run."""
+    """A note for a command that was not found: relative paths refer to the directory where `up --auto` was run."""
     return f" in {callers_place(project)}, where auto mode was started" if code in (126, 127) else ""
 
 
 def run_in_slot(
     project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
 ) -> proc.Done:
-    """The same as `run_command` in a slot, with its output in a file too. In the worker's log, it is shown as `shown_as`."""
+    """Like `run_command`, but in a slot, with output also to a file. The log shows the slot's path as `shown_as`."""
     log = project.root.log(worker)
     rotate_log(project, log)
     output.unlink(missing_ok=True)
@@ -138,7 +138,7 @@ def _run_check(
     timeout_s: float,
     mark: Mapping[str, str],
 ) -> proc.Done:
-    """Contained, if that is configured."""
+    """Run a command, contained if so configured."""
     env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, **mark}
     through: list[str] = []
     if project.config.checks != "off":

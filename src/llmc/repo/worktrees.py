@@ -1,4 +1,4 @@
-"""Usable worktrees: linked to the root's clone, and without stale git locks."""
+"""Keeps worktrees usable: linked to the root's clone, and without stale git locks."""
 
 import contextlib
 import os
@@ -65,7 +65,7 @@ def _is_kept(root: Path, commit: str) -> bool:
 
 
 def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
-    """Remove stale git locks, with which every later command would fail. Refuses while a git command is running."""
+    """Remove stale git locks, which would make every later command fail. Refuses while a git command may use one."""
     worktree = Path(record.worktree_path)
     own = git.git_dir(worktree)
     refs = own if git_dirs.own_repo(worktree) else project.root.path / ".git"
@@ -82,8 +82,8 @@ def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
 
 
 def _drop(project: Project, name: str, lock: Path) -> bool:
-    """Whether there was a stale lock."""
-    from llmc.repo import dead_locks  # rarely in the way
+    """Remove a stale lock; returns whether there was one."""
+    from llmc.repo import dead_locks  # rarely needed
 
     try:
         return dead_locks.drop(project.root.path, lock)
@@ -111,7 +111,7 @@ def _where(root: Path, record: WorkerRecord, place: Path, base: str) -> list[str
 
 
 def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
-    """Make a directory with files the worktree again. Its own `.git`, perhaps a repository, is saved."""
+    """Make a directory with files the worktree again. Its `.git`, perhaps a whole repository, goes to the trash."""
     root = project.root.path
     if not worktree.is_dir():
         raise LlmcError(
@@ -149,7 +149,7 @@ def _half_entries(root: Path, worktree: Path) -> list[str]:
 
 
 def _link_to_new_entry(root: Path, record: WorkerRecord, worktree: Path, base: str) -> None:
-    """git's entry for the worktree is gone: create a new one beside it, without files, and move it here."""
+    """Replace a lost git entry: add a worktree without files beside this one, and move its `.git` here."""
     aside = worktree.with_name(f".{worktree.name}.link")
     git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # left by a killed process
     where = _where(root, record, aside, base)

@@ -1,7 +1,7 @@
-"""Who calls llmc, an agent or a person, and `llmc report`, in which an agent reports on its own work.
+"""Identifies the caller of llmc, the user or an agent, and writes an agent's `llmc report` to its inbox.
 
-Inside a contained agent, nothing of the root is read: its inbox names the worker, the report has the mark of its launch, and
-the daemon judges both (sessions/rules/decide.py).
+Inside a contained agent, llmc does not read the root: the inbox names the worker, the report has the mark of the
+launch, and the daemon checks both (sessions/rules/decide.py).
 """
 
 import json
@@ -37,17 +37,17 @@ class Kind(StrEnum):
 
 class Caller(Struct, frozen=True):
     kind: Kind
-    #: of an agent: its name, the mark of its launch, and its root
+    #: for an agent: its name, the mark of its launch, and its root
     name: str = ""
     instance: str = ""
     root: str = ""
     why: str = ""
-    #: of a contained agent, which sees nothing else of its root
+    #: for a contained agent: its inbox and the daemon's wake-up socket, which is all it sees of its root
     inbox: str = ""
     wake: str = ""
 
 
-#: what a pane was started with: sessions.py gives launch.py a file of this name
+#: the start command of an agent's pane: sessions.py passes a file of this name to launch.py
 _LAUNCHED = pattern(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
 
 
@@ -78,7 +78,7 @@ def caller() -> Caller:
 
 
 def _overseer(found: Mark, pane: Mark | None) -> Caller:
-    """The name alone is a variable that anyone can set."""
+    """Check that the caller runs in the pane of the supervisor's agent: anyone can set the variable with its name."""
     if pane is None or (pane.pid, pane.worker, pane.instance) != (found.pid, OVERSEER, found.instance):
         return Caller(
             Kind.UNKNOWN,
@@ -90,7 +90,7 @@ def _overseer(found: Mark, pane: Mark | None) -> Caller:
 def _launched_in(server: Server) -> Mark | None:
     """What llmc started in our pane; None in the user's own window.
 
-    By the command of the pane, not by its marks: an agent can remove those from its own pane.
+    Read from the pane's start command, not from its marks: an agent can remove the marks from its own pane.
     """
     rows = Tmux(server.name).run("list-panes", "-a", "-F", "#{pane_pid} #{pane_start_command}").stdout
     for pid, _, command in (row.partition(" ") for row in rows.splitlines()):
@@ -100,7 +100,7 @@ def _launched_in(server: Server) -> Mark | None:
 
 
 def check_reporter(project: Project, who: Caller) -> None:
-    """The caller of `report` must run in the pane of the worker it reports for."""
+    """Check that the caller of `report` runs in the pane of the worker it reports for."""
     if who.kind is Kind.PERSON:
         raise UsageError(
             "`llmc report` is only for agents",
@@ -141,7 +141,7 @@ def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
 
 
 def report_from_inside(who: Caller, said: dict[str, Any]) -> None:
-    """The same for a contained agent. llmc believes only the mark of the launch whose inbox this is."""
+    """Put a contained agent's report into its inbox; the daemon accepts only the mark of the inbox's launch."""
     from llmc.base.wake import wake  # every command identifies its caller, few report
 
     claimed = os.environ.get("LLMC_WORKER") or who.name

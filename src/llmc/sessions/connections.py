@@ -1,6 +1,6 @@
-"""What contained agents could not connect to: told once for each host, and listed until it is allowed or ignored.
+"""Hosts that contained agents could not connect to: reported once each, and listed until allowed or ignored.
 
-The proxy of an agent (sandbox/proxy.py) counts in a file beside the agent's home, which the agent cannot see.
+An agent's proxy (sandbox/proxy.py) counts them in a file beside the agent's home, where the agent cannot see it.
 """
 
 from llmc.base.hosts import Host, allow_command, host_of, is_listed
@@ -9,14 +9,14 @@ from llmc.records.worker import RefusedHost, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sandbox.network import refused, relist
 
-#: the item of the attention list, for all workers: one command allows all of their hosts
+#: the attention item, one for all workers: its command allows all of their hosts
 ITEM = "refused_hosts"
-#: hosts that its text names
+#: most hosts named in its text
 MOST_NAMED = 5
 
 
 def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """Give the proxy the hosts as configured now, and record what it refused. The caller holds the worker's lock."""
+    """Update the proxy's list of hosts, and record the hosts it refused. The caller holds the worker's lock."""
     files = str(project.root.homes / record.name)
     config = project.config.sandbox
     is_new_list = relist(files, config.hosts)
@@ -36,7 +36,7 @@ def settle(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def _still_refused(rows: list[RefusedHost], listed: list[Host]) -> tuple[RefusedHost, ...]:
-    """Without those that the configuration allows or ignores by now: the proxy counts them until the agent ends."""
+    """Leave out hosts that the configuration now allows or ignores: the proxy lists them until the agent exits."""
     return tuple(row for row in rows if not row.allow or not _is_any(host_of(row.allow), listed))
 
 
@@ -45,7 +45,7 @@ def _is_any(host: Host, listed: list[Host]) -> bool:
 
 
 def tell(project: Project, tx: Transaction) -> None:
-    """Put on the attention list what the agents of all workers could not connect to, and the command that allows it."""
+    """Update the attention item: the hosts that any worker's agent could not reach, and the command to allow them."""
     told = {one.host: one for worker in tx.state.workers.values() for one in worker.refused_hosts}
     if not told:
         tx.clear_item(ITEM)

@@ -1,6 +1,6 @@
-"""Contain a worker's agent: what it sees besides what every contained program does, and the home of its client.
+"""Contains a worker's agent: what it sees in addition to every contained program, and the home of its client.
 
-It writes its worktree, its repository, its inbox and its home; of everything else it sees only what it needs to run.
+The agent can write to its worktree, repository, inbox and home. Otherwise it sees only what it needs to run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from llmc.sandbox.network import Network
 
 
 def make_home(project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]) -> Home:
-    """The home of a contained agent; its client trusts the worktree, and the root as its repository."""
+    """The home of a contained agent; its client trusts the worktree, and the root as the repository."""
     place = private_dir(project.root.homes) / record.name
     return agent.home(environment, place, (Path(record.worktree_path), project.root.path))
 
@@ -24,7 +24,7 @@ def make_home(project: Project, record: WorkerRecord, agent: Agent, environment:
 def agent_network(
     project: Project, record: WorkerRecord, agent: Agent, environment: Mapping[str, str]
 ) -> Network:
-    """What the agent may connect to: its model, and what every contained program may."""
+    """The agent's network: the hosts of its model, and those that every contained program may connect to."""
     return containment.network(
         project,
         str(project.root.homes / record.name),
@@ -43,7 +43,7 @@ def sandbox(
     env: Mapping[str, str],
     network: Network,
 ) -> dict[str, object]:
-    """The part of the launch spec that contains the agent. Its repository exists."""
+    """The part of the launch spec that contains the agent. The agent's repository must exist."""
     root = project.root
     run = private_dir(root.wake_socket().parent)
     view = containment.view(
@@ -59,5 +59,5 @@ def sandbox(
 
 
 def pid_file(project: Project, name: str) -> str:
-    """Where the holder records the agent's pid: beside its home, which the agent cannot see (agents/claude/glance.py)."""
+    """The file where the holder records the agent's pid, hidden from the agent (agents/claude/glance.py)."""
     return f"{project.root.homes / name}.pid"

@@ -30,9 +30,9 @@ from llmc.sessions import leftovers
 from llmc.sessions.rules import decide
 from llmc.sessions.rules.decide import IGNORED, Verdict
 
-#: an agent that writes events faster than they are applied must not keep its worker busy for ever
+#: most rounds at once: an agent that writes events faster than they are applied must not block its worker
 MOST_ROUNDS = 20
-#: how many ignored events of a round are in the event log, and how many for the same reason
+#: most ignored events of a round that are logged, and most with the same reason
 MOST_TOLD, MOST_TOLD_ALIKE = 50, 5
 
 
@@ -52,7 +52,7 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
 
 
 def _of_contained(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """With what a contained agent could not connect to; and the user is told of files that no hook makes."""
+    """Record the hosts that a contained agent could not connect to, and report files that no hook writes."""
     from llmc.sessions import connections  # most agents are not contained
 
     _look_for_others(project, record)
@@ -60,7 +60,7 @@ def _of_contained(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def _look_for_others(project: Project, record: WorkerRecord) -> None:
-    """Tell the user of files that no hook makes. They stay where they are until the next launch."""
+    """Tell the user about inbox files that no hook writes; they stay there until the next launch."""
     found = inbox.others(project.root, record.name)
     if found and _forged_key(record.name) not in project.store.read().attention:
         some = ", ".join(written_out(name)[:40] for name in sorted(found)[:3])
@@ -69,7 +69,7 @@ def _look_for_others(project: Project, record: WorkerRecord) -> None:
 
 
 def _tell_forged(tx: Transaction, name: str, what: str) -> None:
-    """Once for a launch: the agent may go on with it."""
+    """Tell the user once per launch: the agent may keep writing such files."""
     if _forged_key(name) in tx.state.attention:
         return
     text = f"the agent wrote data to its inbox that did not come from a hook; llmc ignored it: {what}"
@@ -78,7 +78,7 @@ def _tell_forged(tx: Transaction, name: str, what: str) -> None:
 
 
 def forget_forged(tx: Transaction, name: str) -> None:
-    """Before a launch."""
+    """Clear the item before a launch."""
     tx.clear_item(_forged_key(name))
 
 
@@ -87,7 +87,7 @@ def _forged_key(name: str) -> str:
 
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """Write the event for a dead pane that was seen before its hook; the hook itself then counts as old."""
+    """Apply the exit of a dead pane that was seen before its hook; the hook itself then counts as stale."""
     seen = AgentEvent(
         id=f"{time.time_ns()}-0.json",
         worker=record.name,
@@ -99,7 +99,7 @@ def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
-    """Git facts of the worktree; None if it cannot be read."""
+    """Git facts of the worktree; None if the worktree cannot be read."""
     if not record.has_branch:
         return decide.NO_BRANCH
     worktree = Path(record.worktree_path)
@@ -127,7 +127,7 @@ def unreadable(name: str) -> LlmcError:
 
 
 def _ahead(project: Project, worktree: Path, head: str) -> int:
-    """How many commits it is ahead of the base; usually none, which needs no git call."""
+    """How many commits HEAD is ahead of the base; usually none, which needs no git call."""
     if git.same_commit(worktree, head, project.base):
         return 0
     return git.divergence(worktree, project.base, "HEAD").ahead
@@ -184,7 +184,7 @@ def _apply(
 
 
 def _is_told(ignored: "Counter[str]", why: str) -> bool:
-    """Whether an ignored event is in the event log; those that are not are counted without a reason."""
+    """Whether to log an ignored event; the events that are not logged are only counted, without a reason."""
     is_told = ignored[why] < MOST_TOLD_ALIKE and ignored.total() - ignored[""] < MOST_TOLD
     ignored[why if is_told else ""] += 1
     return is_told
@@ -202,7 +202,7 @@ def _tasks_made(
 
 
 def _messages(record: WorkerRecord, fresh: list[AgentEvent | Malformed]) -> dict[str, dict[str, Any]]:
-    """By event: what a report of a contained agent lacks, the message it was made in. `llmc report` adds it otherwise."""
+    """By event: a contained agent's report with the message it was made in, which `llmc report` adds for others."""
     reports = [
         event
         for event in fresh
@@ -215,7 +215,7 @@ def _messages(record: WorkerRecord, fresh: list[AgentEvent | Malformed]) -> dict
 
 
 def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:
-    """Report a task made by the worker's session."""
+    """Count a task made by the worker's session; report one that is held for the user."""
     at = tx.worker(name).assignment
     if at is not None:
         tx.update(name, assignment=replace(at, made=at.made + 1))
@@ -234,7 +234,7 @@ def _observe(project: Project, record: WorkerRecord, events: list[AgentEvent | M
 
 
 def keep_last_words(project: Project, record: WorkerRecord) -> None:
-    """Copy the screen of a crashed agent into its log, because the pane will be gone."""
+    """Copy the screen of a crashed agent into the worker's log, because the pane will be removed."""
     try:
         pane = project.pane(record)
         screen = project.tmux.capture(pane, history=200).rstrip() if isinstance(pane, Pane) else "(gone)"

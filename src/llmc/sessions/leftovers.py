@@ -21,17 +21,17 @@ from llmc.repo.project import Project
 #: how long a leftover process may take to exit when asked
 END_GRACE_S = 2.0
 COMMAND_CHARS = 200
-#: how often to search for more
+#: most rounds of searching for more
 END_ROUNDS = 5
 
 
 def of(instance: str) -> list[Process]:
-    """The processes of a launch, without its client and its hook senders, which still deliver events."""
+    """The processes of a launch, except its client and its hook senders, which still deliver events."""
     return [process for process in tool_children(instance) if not _is_hook(process)]
 
 
 def end(project: Project, name: str, left: list[Process]) -> None:
-    """Stop these and report it; the log gets their command lines first."""
+    """Stop these processes; their command lines are logged first."""
     if not left:
         return
     pids = [process.pid for process in left]
@@ -44,7 +44,7 @@ def end(project: Project, name: str, left: list[Process]) -> None:
 
 
 def end_launch(project: Project, name: str, instance: str) -> None:
-    """Stop everything that a launch left running. Repeats, because one may start another just before it is stopped."""
+    """Stop everything that a launch left running; repeats, because a process may start another before it stops."""
     for _ in range(END_ROUNDS):
         left = of(instance)
         if not left:
@@ -55,9 +55,9 @@ def end_launch(project: Project, name: str, instance: str) -> None:
 
 
 def _end_box(instance: str) -> list[Process]:
-    """Wait for the end of the box that a contained agent was in, or end it; returns what is left of it.
+    """Wait for a contained agent's sandbox to exit, or kill it; returns the processes that are still running.
 
-    Its process 1 ends after all others inside. Until then one of them may write, also one that no mark finds.
+    Process 1 of the sandbox exits last. Until then, any process inside may write, even one that has no mark.
     """
     ours = processes.marked("LLMC_INSTANCE", instance) if instance else []
     box = [process for process in ours if processes.name_of(process.pid) == processes.BUBBLEWRAP]
@@ -71,7 +71,7 @@ def _refuse(name: str, alive: list[Process]) -> None:
 
 
 def end_with_its_agent(project: Project, record: WorkerRecord) -> None:
-    """Stop an ended agent's background processes, so that none writes any more. If one survives, no new agent is launched."""
+    """Stop the background processes of an exited agent. While one survives, no new agent is launched."""
     with contextlib.suppress(LlmcError):
         end_launch(project, record.name, record.instance)
 
@@ -80,14 +80,14 @@ def _is_hook(process: Process) -> bool:
     return hook_client.__file__ in processes.command_of(process.pid)
 
 
-#: a client idle for this long has not just ended a turn, and does not start one by itself
+#: a client idle for this long has not just ended a turn, and does not start one on its own
 IDLE_S = 0.3
-#: a client idle for this long has no queue, even if its transcript shows one: a killed process took it along
+#: a client idle for this long has no queue, even if its transcript shows one, which a killed process lost
 NO_QUEUE_S = 1.0
 
 
 def has_queue(record: WorkerRecord, pane: Pane) -> bool:
-    """Whether messages are queued in the client; in doubt, yes."""
+    """Whether messages are queued in the client; if in doubt, yes."""
     if is_idle(record, pane, NO_QUEUE_S):
         return False
     transcript = _transcript(record)
@@ -95,7 +95,7 @@ def has_queue(record: WorkerRecord, pane: Pane) -> bool:
 
 
 def never_left_queue(record: WorkerRecord) -> bool:
-    """Whether the last message was queued in a client that has ended since, and was never taken from the queue."""
+    """Whether the last message was queued in a client that has since exited, and never left the queue."""
     last, transcript = record.delivery, _transcript(record)
     if last is None or last.outcome is not Outcome.QUEUED:
         return False
@@ -108,7 +108,7 @@ def _transcript(record: WorkerRecord) -> Transcript:
 
 
 def _is_on_its_way(last: Delivery | None, transcript: Transcript) -> bool:
-    """A message was queued and is not in the transcript yet: it may be waiting or done."""
+    """Whether a queued message is not in the transcript yet: it may be waiting or done."""
     if last is None or last.outcome is not Outcome.QUEUED:
         return False
     prompts, _ = transcript.prompts(header_line(last.prompt_id))

@@ -1,4 +1,4 @@
-"""The user in the way of an auto worker: put it on the attention list and wait. Nothing of theirs is touched."""
+"""Records that an auto worker waits for the user, on the attention list too. Touches nothing of the user's."""
 
 from llmc.base.tmux import Unknown
 from llmc.records.store import Transaction
@@ -9,19 +9,19 @@ from llmc.sessions.sessions import is_taken
 
 
 def is_person_there(project: Project, record: WorkerRecord) -> bool:
-    """Whether it is on hold or a terminal is attached, or that is unknown."""
+    """Whether the worker is on hold or a terminal is attached, or may be."""
     pane = project.pane(record)
     return isinstance(pane, Unknown) or is_taken(record, pane) is not None
 
 
 def met(project: Project, record: WorkerRecord) -> typist.Refusal | None:
-    """What of the user's is in the way of typing into the agent, or of stopping it; finding out touches nothing."""
+    """What the user does or left that keeps llmc from typing into the agent or stopping it. Presses no key."""
     patience_s = 0.0 if record.person is not None else typist.REDRAW_S
     return typist.person_in_way(project, record, patience_s, now=False)
 
 
 def note(project: Project, record: WorkerRecord, refusal: typist.Refusal) -> bool:
-    """Record that the worker waits for the user, on the attention list too; whether that is new."""
+    """Record that the worker waits for the user, on the attention list too; returns whether that is new."""
     if record.person is refusal.obstacle:
         return False
     with project.store.transaction() as tx:
@@ -42,7 +42,7 @@ def put_on_list(tx: Transaction, name: str, obstacle: Obstacle, words: str) -> N
 
 
 def left(project: Project, record: WorkerRecord) -> bool:
-    """Record that the user is no longer in the way; whether that is new."""
+    """Record that the user is no longer in the way; returns whether that is new."""
     if record.person is None:
         return False
     with project.store.transaction() as tx:

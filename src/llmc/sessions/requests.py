@@ -1,7 +1,8 @@
-"""What a contained agent asks the daemon to show: a file in its inbox, and the answer beside it.
+"""Requests of contained agents to the daemon: a command in a file in the inbox, and its output in a file beside it.
 
-The agent finds no root inside. The daemon runs only what any agent may run (sessions/rules/agent_commands.py), for the launch
-whose mark the file has. A request changes nothing, so one that gets lost is asked again.
+A contained agent cannot find its root. The daemon runs only commands that any agent may run
+(sessions/rules/agent_commands.py), and only for the current launch. A request changes nothing, so the agent can repeat
+a lost one.
 """
 
 import os
@@ -25,16 +26,16 @@ from llmc.sessions.rules.agent_commands import shown_to_agents
 
 #: how long an agent waits for its answer: the daemon may be busy with this worker
 ANSWER_S = 30.0
-#: how long a command may take, and how much it may print
+#: limits of a command: its time, and the size of its output and of the request
 COMMAND_S = 20.0
 MOST_PRINTED = 4 << 20
 MOST_ASKED = 1 << 16
-#: answered in one round; others are removed
+#: most requests answered in one round; the others are removed
 MOST_AT_ONCE = 4
 
 
 class Request(Struct, frozen=True):
-    """What an agent asks for."""
+    """The command that an agent asks for."""
 
     worker: str
     instance: str
@@ -50,7 +51,7 @@ class Answer(Struct, frozen=True):
 
 
 def ask(who: Caller, argv: list[str]) -> Answer:
-    """Inside a contained agent: have the daemon run a command, and wait for what it prints."""
+    """Inside a contained agent: have the daemon run a command, and wait for its output."""
     stem = Path(who.inbox) / f"{time.time_ns()}-{os.getpid()}"
     asked, answered = stem.with_suffix(inbox.ASKED), stem.with_suffix(inbox.ANSWERED)
     request = Request(who.name, who.instance, argv)
@@ -65,7 +66,7 @@ def ask(who: Caller, argv: list[str]) -> Answer:
 
 
 def answer(project: Project, name: str) -> None:
-    """In the daemon: answer what a worker's agent asked. What is refused is in the event log."""
+    """In the daemon: answer the requests of a worker's agent. Invalid requests are ignored, and logged as events."""
     waiting = inbox.requests(project.root, name)
     if not waiting:
         return
@@ -86,7 +87,7 @@ def answer(project: Project, name: str) -> None:
             refused.append(problem)
             continue
         given = _run(project, request.argv)
-        with suppress(LlmcError):  # the agent took its own right to write there
+        with suppress(LlmcError):  # the agent can make its inbox read-only
             write_atomic(path.with_suffix(inbox.ANSWERED), msgspec_json.encode(given))
     if refused:
         with project.store.transaction() as tx:

@@ -68,7 +68,7 @@ def start(project: Project, name: str) -> None:
 
 
 def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
-    """An agent started by an older llmc, which recorded sessions only, keeps running; its pane is recorded now."""
+    """Record the pane of an agent that an older llmc started, which recorded only sessions; the agent keeps running."""
     if record.pane_id:
         return
     if not pane.instance:
@@ -112,7 +112,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     payload: dict[str, object] = {"argv": argv, "cwd": record.worktree_path, "env": environment}
     marks: list[str] = []
     if home is not None:
-        # The holder keeps the environment it starts with, and llmc knows a pane by that of its process.
+        # The pane's process is the holder, which keeps its first environment; llmc identifies the pane by it.
         named = {**home.environment, **{name: environment[name] for name in _MARKS}}
         marks = ["env", *(f"{name}={value}" for name, value in named.items())]
         payload["sandbox"] = containing.sandbox(
@@ -158,14 +158,14 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
 
 
 def is_held_as_wanted(project: Project, record: WorkerRecord) -> bool:
-    """Whether the running agent is contained as configured now; one that cannot be stays as it is."""
+    """Whether the running agent is contained as configured now; True if containment is impossible here."""
     with suppress(LlmcError):
         return provision.is_contained(project, record) == record.contained
     return True
 
 
 def _tell_uncontained(project: Project, tx: Transaction, record: WorkerRecord, *, contained: bool) -> None:
-    """Put on the attention list that an agent runs without containment, because this machine cannot."""
+    """Update the attention item about an agent that runs uncontained because this machine cannot contain it."""
     key = f"uncontained:{record.name}"
     if contained or not record.has_branch or project.config.sandbox_of(record.name) != "auto":
         tx.clear_item(key)
@@ -179,9 +179,9 @@ def _tell_uncontained(project: Project, tx: Transaction, record: WorkerRecord, *
 
 
 def _not_taken(record: WorkerRecord) -> Delivery | None:
-    """A message queued in a client that has ended: no other client picks it up.
+    """The delivery, now unconfirmed, of a message queued in a client that has exited: no other client picks it up.
 
-    An auto worker's task is released and sent again as a whole.
+    None for an auto worker, whose task is released and sent again as a whole.
     """
     if (
         record.auto
@@ -197,7 +197,7 @@ def _died_argv(project: Project, name: str, instance: str) -> list[str]:
 
 
 def _close_panes(project: Project, record: WorkerRecord) -> None:
-    """Every pane that llmc launched for a worker. The user's own panes stay, and with them the session."""
+    """Close every pane that llmc launched for a worker. The user's own panes stay, and with them the session."""
     pane = project.pane(record)
     panes = answered(project.tmux.panes(), record.name)
     for found in panes.values():
@@ -230,7 +230,7 @@ def _to_trust(project: Project, record: WorkerRecord) -> Path:
 def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     """Wait until the launched agent is ready; returns the problem if it is not. The caller holds the lock.
 
-    Its process is watched, too: tmux sometimes misses the end of a program, and then no event tells of it.
+    Watches the agent's process too: tmux sometimes misses the exit of a program, and then no event reports it.
     """
     record = project.store.worker(name)
     instance = record.instance
@@ -270,7 +270,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
 
 
 def _why_it_exited(project: Project, record: WorkerRecord) -> str:
-    """From what an exited program printed, without tmux's own line about its exit."""
+    """Why an agent exited, from what it printed, without tmux's own line about the exit."""
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return ""
@@ -282,10 +282,10 @@ def _why_it_exited(project: Project, record: WorkerRecord) -> str:
 
 
 def end(project: Project, name: str, reason: str, last: Delivery | None = None) -> None:
-    """Stop a worker's agent: interrupt it, stop its process, then what it left behind. The caller holds the lock.
+    """Stop a worker's agent: interrupt it, stop its process, then what it left running. The caller holds the lock.
 
-    `last`: the delivery that its record had until now. It may be queued in the client without being in the transcript
-    yet, and an interrupt would send it.
+    `last`: the delivery that the record had until now, if it has none any more. The message may be queued in the
+    client without being in the transcript yet, and an interrupt would send it.
     """
     record = intake.apply_pending(project, name)
     pane = _after_its_end(project, record, answered(project.pane(record), name, hint=""))
@@ -297,7 +297,7 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     if isinstance(pane, Pane) and not pane.dead:
         told = record if record.delivery is not None else replace(record, delivery=last)
         if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(told, pane):
-            interrupt(project, record, pane)  # with a queue, it would start the next turn
+            interrupt(project, record, pane)  # with a queue, an interrupt would start the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
             )
@@ -308,7 +308,7 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
 
 
 def _after_its_end(project: Project, record: WorkerRecord, pane: Pane | None) -> Pane | None:
-    """The pane; if its program has just ended, wait until tmux knows the exit code, or that end would be told by no event."""
+    """The pane; if its program has just exited, wait until tmux has noticed, or no event would report the exit."""
     if pane is None or pane.dead or processes.is_alive(pane.pid):
         return pane
     found: list[Pane | None] = [pane]
@@ -322,12 +322,12 @@ def _after_its_end(project: Project, record: WorkerRecord, pane: Pane | None) ->
 
 
 def interrupt(project: Project, record: WorkerRecord, pane: Pane) -> None:
-    """End the agent's turn; its draft stays."""
+    """End the agent's turn; a draft in its input box stays."""
     project.tmux.send_keys(pane, kind_of(record.agent).interrupt_key)
 
 
 def launched(pane: Pane) -> tuple[str, str]:
-    """The worker and instance that a pane was launched for, by its marks or environment; ("", "") for the user's own."""
+    """The worker and instance that a pane was launched for, by its marks or environment; ("", "") for a user's pane."""
     if pane.instance or pane.dead:
         return pane.worker, pane.instance
     environment = processes.environment(pane.pid)
@@ -360,7 +360,7 @@ def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
 
 
 def state_of(record: WorkerRecord, pid: int) -> ClientState:
-    """All that the client reports of itself."""
+    """Everything that the client reports about itself."""
     if not record.config_dir:
         return ClientState()
     return reader_of(record.agent).state(Path(record.config_dir), pid)
@@ -393,7 +393,7 @@ def reconcile(project: Project, name: str) -> None:
 
 
 def wants_a_look(record: WorkerRecord, pid: int, now: float) -> bool:
-    """Handle what no hook reports: the client contradicts its hooks, or a self-review waits for the user to leave."""
+    """Whether to check a worker without a hook: its client contradicts its hooks, or a self-review is due."""
     waits = not record.held and decide.todo(record) is not None
     return waits or client_contradicts(record, pid, now) is not None
 
@@ -445,13 +445,13 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
 
 
 def model_for(project: Project, record: WorkerRecord) -> str:
-    """The Claude model that it needs now: its task's or the worker's."""
+    """The Claude model that the worker needs now: that of its task, or its own."""
     of_task = record.assignment.model if record.assignment else ""
     return of_task or project.config.model_of(record.name)
 
 
 def has_its_model(project: Project, record: WorkerRecord) -> bool:
-    """Whether its agent was launched with that model; a client keeps the model it started with."""
+    """Whether the agent was launched with the model that the worker needs; a client keeps the model it started with."""
     return (record.model or project.config.model_of(record.name)) == model_for(project, record)
 
 
@@ -486,7 +486,7 @@ def write_settings(project: Project, name: str, agent: Agent) -> Path:
 
 
 def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
-    """The conversation to continue: that of a worker with a task and a transcript."""
+    """The conversation to resume; None unless the worker has a task and a transcript."""
     if record.current_prompt and record.claude_session_id and os.path.exists(record.transcript_path):
         return record.claude_session_id
     return None
@@ -502,10 +502,10 @@ def _environment(
         base = rules.passed_on(base, (*agent.variables, *project.config.sandbox.env))
     base.update(project.config.defaults.env)
     auto = project.config.auto
-    # A contained agent does not see the list: its tasks are in its own home, and come by hook.
+    # A contained agent does not see the list: its tasks are in its own home, and hooks report them.
     task_list = auto.task_list_id if record.shares_the_list and not contained else ""
     environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
-    # What `llmc` needs inside, where it finds no root.
+    # What `llmc` needs inside, where it cannot find the root.
     inside = {
         "LLMC_INBOX": str(project.root.inbox / record.name),
         "LLMC_WAKE": str(project.root.wake_socket()),

@@ -1,6 +1,6 @@
-"""The status line in the sessions of a root's tmux server: set as options, so that tmux draws it by itself.
+"""The status line in the sessions of a root's tmux server: set as options, which tmux draws on its own.
 
-Only our own server is touched. Texts are options, and formats show options without reading formats in them.
+Only our own server is changed. The texts are values of options, and tmux does not expand formats inside these values.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project
 
 TASK_CELLS = 40
-#: how many that wait are named; the rest are counted
+#: most waiting names shown; the rest are only counted
 NAMED = 2
 
 
@@ -35,9 +35,9 @@ class Line(Struct, frozen=True):
 
     #: worker, task and status
     left: str
-    #: who needs the user
+    #: the names that need the user, and their number
     right: str
-    #: the session that the key goes to; "" if no other one waits
+    #: the session that the key switches to; "" if no other worker waits
     next: str
 
 
@@ -70,7 +70,7 @@ def _right(others: list[str], itself: bool) -> str:
 
 
 def _next(member: Member, waiting: list[Member]) -> str:
-    """The one that waits after this one, around the list."""
+    """The session of the next waiting worker after this one, wrapping around."""
     names: Mapping[str, int] = {one.name: at for at, one in enumerate(waiting)}
     start = names.get(member.name, -1) + 1
     order = [*waiting[start:], *waiting[:start]]
@@ -85,7 +85,7 @@ class StatusLine:
 
     def show(self, project: Project, workers: Iterable[WorkerRecord], items: Iterable[Item]) -> None:
         if not project.tmux.is_watched():
-            self._shown = {}  # `prepare` may set other lines before the next look
+            self._shown = {}  # `prepare` may set other lines before the next call
             return
         found = _lines(workers, items)
         changed = {session: line for session, line in found.items() if self._shown.get(session) != line}
@@ -105,7 +105,7 @@ def _member(record: WorkerRecord) -> Member:
 
 
 def _set(project: Project, changed: Mapping[str, Line]) -> None:
-    """A session that is gone does not keep the others from theirs."""
+    """Set the lines of these sessions; a session that is gone does not affect the others."""
     for session, line in changed.items():
         target = ["-t", exact(SessionName(session))]
         words: list[str] = []
@@ -122,9 +122,9 @@ def _set(project: Project, changed: Mapping[str, Line]) -> None:
 
 
 def prepare(project: Project, session: SessionName, prefix: str, *, nested: bool) -> None:
-    """Before the user attaches: the lines as they are now, also without a daemon, and the keys of this terminal.
+    """Before the user attaches: set the current lines, even without a daemon, and the keys of this terminal.
 
-    Inside another tmux with the same prefix, that is pressed twice.
+    Inside another tmux with the same prefix (`nested`), the prefix is pressed twice.
     """
     press = f"{prefix} {prefix}" if nested else prefix
     keys = f"{press} Space next · {press} d back"
@@ -132,4 +132,4 @@ def prepare(project: Project, session: SessionName, prefix: str, *, nested: bool
     try:
         _set(project, _lines(project.store.read().workers.values(), raising.current(project)))
     except LlmcError:
-        pass  # a state that cannot be read does not keep the user from a terminal
+        pass  # an unreadable state must not keep the user from attaching

@@ -1,4 +1,4 @@
-"""Submit: the only function that types a prompt into an agent; it returns a receipt.
+"""Submits a prompt to an agent and returns a receipt; prompts are sent in no other way.
 
 The prompt and its id are in the state before the first key. sessions/typist.py types it and looks for proof.
 """
@@ -36,12 +36,12 @@ class Receipt(Struct, frozen=True):
     outcome: Outcome
     elapsed_ms: int
     reason: str = ""
-    #: what was in its way, if known
+    #: what was in the way, if known
     obstacle: Obstacle | None = None
 
     @property
     def met_a_person(self) -> bool:
-        """Nothing was typed, because the user is in the way."""
+        """Whether nothing was typed because the user is in the way."""
         return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
@@ -89,7 +89,7 @@ def submit(
 
 
 def refused(project: Project, name: str, kind: str, refusal: Refusal) -> Receipt:
-    """Record a prompt that was not tried; the caller holds the worker's lock."""
+    """Record a prompt that llmc did not try to send; the caller holds the worker's lock."""
     done = Delivery(
         prompt_id=new_prompt_id(kind),
         outcome=Outcome.REFUSED,
@@ -104,7 +104,7 @@ def refused(project: Project, name: str, kind: str, refusal: Refusal) -> Receipt
 
 
 def _let_the_last_prompt_settle(project: Project, name: str) -> None:
-    """A message sent while the client still runs the previous one's hook is confirmed only after that turn."""
+    """Wait briefly: a message sent while the hook of the previous one runs is confirmed only after that turn."""
     last = project.store.worker(name).delivery
     if last is not None:
         since_s = now_unix() - (last.at_unix + last.elapsed_ms / 1000)
@@ -112,7 +112,7 @@ def _let_the_last_prompt_settle(project: Project, name: str) -> None:
 
 
 def deliver(project: Project, name: str) -> Receipt:
-    """Complete the worker's open delivery, also after a crash, but never twice."""
+    """Complete the worker's open delivery, even after a crash, but never deliver it twice."""
     began = time.monotonic()
     record = intake.apply_pending(project, name)
     delivery = record.delivery

@@ -1,7 +1,7 @@
 """The typist: types one delivery, and trusts only the agent's own confirmation.
 
-Proof is the agent's UserPromptSubmit hook, or a transcript row, with our id. The screen is read
-only here, and only to decide which keys are safe.
+Proof is the agent's UserPromptSubmit hook, or a transcript row, with our id. The screen only decides which keys are
+safe.
 """
 
 import os
@@ -47,7 +47,7 @@ CLEARING_KEYS = 12
 #: an interrupted delivery: how long the agent must be idle before "no trace" counts, and when to give up
 REST_S = 1.0
 DOUBT_S = 30.0
-#: what llmc may type into
+#: input boxes that llmc may type into
 _FREE = (Box.EMPTY, Box.BLANK)
 _STILL_UNCLEAR = "llmc typed the prompt, but the agent has been busy since then and has not confirmed it"
 
@@ -80,7 +80,7 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
 def person_in_way(
     project: Project, record: WorkerRecord, patience_s: float = REDRAW_S, *, now: bool = True
 ) -> Refusal | None:
-    """What of the user's keeps llmc from typing into an agent, or from stopping it; nothing if no agent is running."""
+    """What the user does or left that keeps llmc from typing into an agent or stopping it; None if none is running."""
     refusal = what_is_in_way(project, record, patience_s, now=now)
     return refusal if refusal is not None and refusal.obstacle.is_person else None
 
@@ -90,7 +90,7 @@ def what_is_in_way(
 ) -> Refusal | None:
     """Why a prompt would be refused; presses no key. `patience_s`: how long a redraw may take.
 
-    Not `now`: nothing is done after it before the next look, and what tmux said a moment ago is good enough.
+    Without `now`, a recent answer of tmux is good enough: the caller does nothing before its next check.
     """
     try:
         typist = Typist(project, record, _no_prompt(), now=now)
@@ -103,7 +103,7 @@ def what_is_in_way(
 
 
 def start_new_conversation(project: Project, record: WorkerRecord) -> None:
-    """`/clear` without a prompt after it; a Refusal if no new conversation started."""
+    """Send `/clear` without a prompt after it; raises Refusal if no new conversation starts."""
     typist = Typist(project, record, _no_prompt())
     was_busy = typist._refuse_if_a_dialog_or_person_is_there()
     if not typist._wait_for_an_empty_box():
@@ -116,7 +116,7 @@ def _no_prompt() -> Delivery:
 
 
 def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait until the screen shows it; whether it does."""
+    """Wait until a condition on the screen holds; returns whether it does."""
     return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
 
 
@@ -125,7 +125,7 @@ def _box(project: Project, record: WorkerRecord, pane: Pane) -> Composer:
 
 
 def leave(project: Project, record: WorkerRecord) -> None:
-    """`/exit`: let the agent exit by itself, if its box is otherwise empty."""
+    """Send `/exit`, so that the agent exits on its own, if its input box is empty."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and has_empty_box(project, record):
         project.tmux.send_keys(pane, screen_of(record.agent).leave, "Enter")
@@ -137,7 +137,7 @@ class Typist:
     def __init__(
         self, project: Project, record: WorkerRecord, delivery: Delivery, *, now: bool = True
     ) -> None:
-        """`now`: tmux is asked for the pane in any case."""
+        """`now`: always ask tmux for the pane, even if it answered a moment ago."""
         self.project = project
         self.record = record
         self.name = record.name
@@ -149,11 +149,11 @@ class Typist:
         self.seen: dict[str, AgentEvent | Malformed] = {}
         self.reader, self.screen = reader_of(record.agent), screen_of(record.agent)
         self.transcript = self.reader.transcript(record.transcript_path)
-        # A first delivery can only appear after this point.
+        # A first delivery can only appear in the transcript after this point.
         self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else self.transcript.size()
 
     def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
-        """The outcome; if not delivered, why, and what was in its way, if known."""
+        """Deliver the prompt; returns the outcome, the reason, and the obstacle, if known."""
         was_typed = self.delivery.outcome is Outcome.TYPED
         trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
@@ -168,7 +168,7 @@ class Typist:
         if trace is not _Trace.IN_BOX:
             is_empty = self._wait_for_an_empty_box()
             if was_typed and not is_empty and self._box_is_ours():
-                return self._press_enter(was_busy)  # a slow agent shows only now what it got
+                return self._press_enter(was_busy)  # a slow agent shows the received text only now
             if not is_empty:
                 self._refuse_what_is_in_the_box()
             if self.delivery.clear and not self.delivery.cleared:
@@ -177,10 +177,10 @@ class Typist:
         return self._press_enter(was_busy)
 
     def _trace_of_an_earlier_try(self) -> "_Trace":
-        """Find out what became of keys that were sent before an interruption.
+        """Find out what happened to keys that were sent before an interruption.
 
-        Seeing nothing proves nothing: the agent may be slow. Only an idle agent with an empty box and no
-        trace of our id did not get it. One that waits for CPU time, or is stopped, is not idle.
+        A missing trace proves nothing by itself, because the agent may be slow. It counts only once the agent has
+        been idle for a while; an agent that is waiting for CPU time, or stopped, is not idle.
         """
         rested_s, before = 0.0, time.monotonic()
         deadline = before + DOUBT_S
@@ -194,7 +194,7 @@ class Typist:
             if self._status() not in (ClientStatus.IDLE, ClientStatus.UNKNOWN, ClientStatus.SHELL):
                 rested_s = 0.0
             elif not processes.waits_for_a_turn(self.pane.pid):
-                rested_s += min(now - before, 0.1)  # we may be the slow one
+                rested_s += min(now - before, 0.1)  # this process may be the slow one
             before = now
             if rested_s > REST_S:
                 return _Trace.IN_BOX if self._box_is_ours() else _Trace.NONE
@@ -225,9 +225,9 @@ class Typist:
         return status is ClientStatus.BUSY
 
     def _wait_for_an_empty_box(self) -> bool:
-        """The screen may lag and be redrawn at any moment: what was seen once counts.
+        """Whether the box was seen empty: the screen may lag or be redrawn at any moment, so once is enough.
 
-        Blanks are removed: they are not a draft, but a client would take `  /clear` for a prompt.
+        Blanks are erased: they are not a draft, but a client would take `  /clear` for a prompt.
         """
         found = Box.ABSENT
 
@@ -325,7 +325,7 @@ class Typist:
         return processes.is_alive(self.pane.pid)
 
     def _is_settled(self) -> bool:
-        """Whether the agent has confirmed it, or can no longer do so."""
+        """Whether the agent has confirmed the prompt, or can no longer do so."""
         return self._proof() is not None or not self._lives()
 
     def _enter(self) -> None:
@@ -336,11 +336,11 @@ class Typist:
             pass  # the fault simulates an Enter that never reached the agent
 
     def _is_safe_to_press(self) -> bool:
-        """Repeat Enter only while it can do nothing but send our own text."""
+        """Whether Enter can do nothing but send our own text."""
         return self._status() is not ClientStatus.WAITING and self._box_is_ours()
 
     def _take_back(self) -> str:
-        """Remove our own text from the box, so that it is not sent later together with something else."""
+        """Remove our own text from the box, so that it is not sent later with other text; returns what happened."""
         if not self._lives():
             return "the agent exited before it confirmed the prompt"
         if not self._is_safe_to_press():

@@ -1,4 +1,4 @@
-"""The daemon under a supervisor: starts it through the shell, identifies it by its registration, and stops it for sure."""
+"""Starts the supervisor's daemon through the shell, identifies it by its registration, and makes sure that it stops."""
 
 import contextlib
 import shutil
@@ -26,20 +26,20 @@ class Running(Struct):
     """A daemon that registered."""
 
     identity: Identity
-    #: with its start time, so that no other process is taken for the daemon
+    #: includes its start time, so that no other process is taken for the daemon
     process: Process
     #: None: started before this supervisor
     child: proc.Child | None
     since: float
 
     def is_alive(self) -> bool:
-        """Reaps an exited child; a zombie is not alive."""
+        """Whether the daemon is running; a zombie is not. Reaps an exited child."""
         if self.child is not None:
             self.child.poll()
         return self.process.is_alive
 
     def exit_code(self) -> int | None:
-        """The exit code; its main thread may exit a moment before the others."""
+        """The exit code, None if unknown; waits, as the main thread may exit a moment before the others."""
         child = self.child
         if child is None:
             return None
@@ -84,7 +84,7 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     env = {**proc.command_env(), "LLMC_ROOT": str(project.root.path)}
     try:
         child, begin = control.spawn(project, ["/bin/sh", "-c", f"exec {COMMAND}"], env)
-    except OSError as error:  # no process to be had: the rules say when to try again
+    except OSError as error:  # cannot start a process: the rules say when to try again
         return Failure(FailureKind.START, f"cannot run `{COMMAND}`: {error.strerror}")
     since = monotonic()
 
@@ -108,12 +108,12 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
 
 
 def _is_of(child: int, pid: int) -> bool:
-    """Whether it is our child, or a child of it (a wrapper around llmc)."""
+    """Whether the pid is our child, or below it, if the child is a wrapper around llmc."""
     return pid == child or child in processes.ancestors(pid)
 
 
 def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
-    """SIGTERM, SIGKILL after the grace period, and proof that it is gone."""
+    """Send SIGTERM, then SIGKILL after the grace period; raises if the process is still running."""
     processes.terminate(process, grace_s=grace_s)
     if child is not None:
         with contextlib.suppress(Exception):
@@ -126,7 +126,7 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
 
 
 def end_all(project: Project, running: Running | None, grace_s: float) -> None:
-    """Stop the daemon, and any other that holds its lock now."""
+    """Stop the daemon, and any other daemon that holds its lock now."""
     if running is not None and running.is_alive():
         end(running.process, running.child, grace_s)
     other = control.find(project) if project.daemon_runs() else None

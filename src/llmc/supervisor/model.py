@@ -9,7 +9,7 @@ from msgspec import Struct
 from llmc.base import given
 from llmc.records.items import Registration
 
-#: log levels that are failures, with all their names in `logging`
+#: log levels that count as failures, by all their names in `logging`
 FAILURES = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
 
 
@@ -83,7 +83,7 @@ class Record(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """What is wrong with the daemon; `cause` as in its failure records, "" if unknown."""
+    """What is wrong with the daemon; `cause` is that of its failure records, "" if unknown."""
 
     kind: FailureKind
     text: str
@@ -94,6 +94,6 @@ class Failure(Struct, frozen=True):
 
 
 def failures(lines: Iterable[bytes]) -> list[Record]:
-    """The records of lines at WARN and above; a line that is not a JSON object is truncated, and ignored."""
+    """The records of lines at WARN or above. A line that is not a JSON object was cut off, and is ignored."""
     rows = (row for line in lines if (row := given.row(line)) is not None)
     return [record for row in rows if (record := Record.read(row)) is not None]

@@ -1,6 +1,6 @@
-"""Remediation: the supervisor's own agent fixes what stopped the fleet. Its session and its logs.
+"""Remediation: runs the supervisor's own agent to fix what stopped the fleet, and logs its conversation.
 
-The functions that run workers run its session too; only its record, inbox, locks and socket are its own
+The session runs on the same functions as a worker's; only its record, inbox, locks and socket are its own
 (`OverseerRoot`).
 """
 
@@ -48,12 +48,12 @@ class RemediationLog:
         self.path = path
         #: how far each transcript was read
         self._read_to: dict[Path, int] = {}
-        #: the last row read is one that the client writes at the end of a turn
+        #: whether the last row read is one that ends a turn
         self.turn_is_over = False
 
     @classmethod
     def create(cls, root: Root) -> "RemediationLog":
-        """Create a file; the names sort by time."""
+        """Create a log file; the names sort by time."""
         folder = private_dir(root.logs)
         while True:
             path = folder / f"remediation_{_stamp(now_unix())}.txt"
@@ -69,9 +69,9 @@ class RemediationLog:
         self._append(f"=== {title}\n{text}".rstrip("\n") + "\n")
 
     def follow(self, transcript: Transcript) -> bool:
-        """Append what is new, also from subagents; whether there was anything."""
+        """Append new rows, including those of subagents; returns whether there were any."""
         if not transcript.path.name:
-            return False  # it has not reported its transcript yet
+            return False  # the agent has not reported its transcript yet
         found = self._follow_file(transcript, "agent", is_main=True)
         for one in transcript.subagents():
             found |= self._follow_file(one, f"sub{one.path.stem}")
@@ -98,7 +98,7 @@ def _stamp(now: float) -> str:
 
 
 def open_session(project: Project, say: Callable[[str], None]) -> str:
-    """Start the supervisor's agent if it is not running; the problem if it does not become ready."""
+    """Start the supervisor's agent if it is not running; returns the problem if it does not become ready."""
     with own_session(project) as own:
         return ready(own, say)
 
@@ -114,7 +114,7 @@ def main_directory(project: Project) -> tuple[Path, str]:
     source = Path(project.source)
     if not source.is_dir():
         return project.root.path, f"{project.source} is not a local directory"
-    if (source / ".git").exists():  # without git: it may be what is broken
+    if (source / ".git").exists():  # checked without git, which may be what is broken
         return source, ""
     with contextlib.suppress(LlmcError):
         place = git.checked_out_at(source, project.config.repo.default_branch)
@@ -144,7 +144,7 @@ def _make_record(own: Project) -> None:
             branch="",
             session_id=own.session(OVERSEER),
             created_at_unix=now_unix(),
-            auto=True,  # tools that wait for the user are of no use
+            auto=True,  # without tools that wait for the user
         )
         state = own.root.state
         unreadable = state.with_name(f"{state.name}.unreadable-{int(now_unix())}") if state.exists() else None
@@ -152,7 +152,7 @@ def _make_record(own: Project) -> None:
 
 
 def ready(own: Project, say: Callable[[str], None]) -> str:
-    """An idle session without an earlier conversation; the problem if there is none."""
+    """Make the session idle, or restart it without its old conversation; returns the problem if that fails."""
     sessions.reconcile(own, OVERSEER)
     place, why = main_directory(own)
     record, pane = look(own)
@@ -181,7 +181,7 @@ def look(own: Project) -> tuple[WorkerRecord, Pane | None]:
 
 #: how often the session is checked without a hook
 TICK_S = 0.5
-#: how much of the limit one check can use up, so that a suspended machine does not
+#: most of the limit that one check uses up, so that suspending the machine does not use it up
 MOST_TICK_S = 3 * TICK_S
 #: how long to wait for the last rows, which the client writes after its Stop hook
 LAST_ROWS_S = 5.0
@@ -239,7 +239,7 @@ def remediate(
 
 @contextmanager
 def _hooks(own: Project) -> Iterator[socket.socket]:
-    """The socket that hooks of the session wake."""
+    """The wake-up socket for the hooks of the session."""
     sock = listen(own.root.wake_socket())
     try:
         yield sock
@@ -261,7 +261,7 @@ class _Turn(Struct):
     looked: float = field(default_factory=monotonic)
 
     def run(self, prompt: str) -> End:
-        """How it ended; a session that crashes is restarted and gets the prompt again."""
+        """Run it to the end; a session that crashes is restarted and gets the prompt again."""
         for attempt in range(1, remedy.TRIES + 1):
             self.log.section(f"session {self.own.session(OVERSEER)}, attempt {attempt}")
             end = self._attempt(prompt)
@@ -308,7 +308,7 @@ class _Turn(Struct):
         return unsure and processes.wait_until(has_arrived, LATE_S, interval_s=0.1)
 
     def _wait_for_people(self) -> End | None:
-        """Wait while a terminal is attached, to not type into the user's input. The end, if the supervisor stops first."""
+        """Wait while a terminal is attached, to keep out of the user's input; returns the end if told to stop."""
         told = False
         while True:
             record, pane = look(self.own)
@@ -342,7 +342,7 @@ class _Turn(Struct):
             self._pause(attached)
 
     def _pause(self, attached: bool) -> None:
-        """Wait for a hook, or a moment; the limit is paused while a terminal is attached."""
+        """Wait for a hook, but not for long; the time limit is paused while a terminal is attached."""
         select.select([self.hooks], [], [], TICK_S)
         while receive(self.hooks) is not None:
             pass
@@ -352,7 +352,7 @@ class _Turn(Struct):
         self.looked = now
 
     def _last_rows(self, end: End) -> None:
-        """Read what the agent writes after its Stop hook."""
+        """Log the rows that the client writes after its Stop hook."""
         record = self.own.store.worker(OVERSEER)
         transcript = reader_of(record.agent).transcript(record.transcript_path)
         expects_more = end.outcome is Outcome.COMPLETED
@@ -371,7 +371,7 @@ class _Turn(Struct):
         return End(end.outcome, "; ".join(filter(None, (end.problem, left))), end.cause)
 
     def _interrupt(self) -> str:
-        """Stop the turn with Esc or, if that does not help, by ending the process. What is left running, if anything."""
+        """Stop the turn with Esc or, if that fails, by stopping the agent; returns why it keeps running, if it does."""
         record = intake.apply_pending(self.own, OVERSEER)
         record, pane = look(self.own)
         if sessions.is_taken(record, pane):

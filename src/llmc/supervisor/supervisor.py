@@ -59,7 +59,7 @@ class Supervisor:
         self._daemon: Running | None = None
 
     def run(self) -> int:
-        """Keep a daemon running; the exit code."""
+        """Keep a daemon running; returns the exit code."""
         check(self._project)
         lock = self._project.root.lock("overseer")
         with locks.claim(lock) as ours:
@@ -151,7 +151,7 @@ class Supervisor:
         return found
 
     def _refused_by_canary(self) -> decide.End | None:
-        """Run the canary here, where it may take its time, so that `up --auto` need not. No agent can fix a failure."""
+        """Run the canary here, where it may take long, so that `up --auto` need not. No agent can fix a failed one."""
         try:
             canary.require(self._project, self._say)
         except Refused as error:
@@ -283,14 +283,14 @@ class Supervisor:
         self._say(f"{name} was reset{kept}")
 
     def _reload(self) -> None:
-        """Reload the configuration, which a remediation may have changed; the daemon reports an invalid one."""
+        """Reload the configuration, which a remediation may have changed. The daemon reports an invalid one."""
         with contextlib.suppress(LlmcError):
             fresh = open_project(str(self._project.root.path))
             if fresh.config.overseer.remediation_prompt.strip():
                 self._project = fresh
 
     def _shut_down(self) -> int:
-        """Stop as requested: first the daemon, then us."""
+        """Stop as requested: first the daemon, then the supervisor."""
         self._say("stopping the daemon ... (press Ctrl-C again to exit without waiting)")
         try:
             self._end_daemon()
@@ -303,7 +303,7 @@ class Supervisor:
         return Exit.DONE
 
     def _end(self, ended: decide.End) -> int:
-        """Stop on our own, with the reason and what to do."""
+        """Stop without being told to; report the reason and what to do."""
         with contextlib.suppress(LlmcError):
             self._end_daemon()
         self._close_session()
@@ -331,7 +331,7 @@ class Supervisor:
             notify(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
 
     def _told(self, number: int, _: object) -> None:
-        """The first signal stops the daemon and us; the second kills us immediately."""
+        """The first signal stops the daemon and the supervisor; the second kills the supervisor immediately."""
         if self._stop.is_set() and number != signal.SIGHUP:  # a closing terminal sends it twice
             os.write(2, b"llmc: killed; the daemon may still be stopping (see `llmc status`)\n")
             os._exit(128 + number)

@@ -37,7 +37,7 @@ def runs(root: Root) -> bool:
 
 
 def name_of(root: Root) -> str:
-    """That supervisor, as `pid 123 (llmc overseer)`."""
+    """The running supervisor, as `pid 123 (llmc overseer)`."""
     return locks.holder(root.lock("overseer"))
 
 
@@ -52,7 +52,7 @@ def former(root: Root) -> Former:
 
 
 class Journal:
-    """Writes all of them; a failed write (full disk, broken state) does not stop the supervisor."""
+    """Writes all three; a failed write (full disk, broken state) does not stop the supervisor."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -113,7 +113,7 @@ class Journal:
             write_atomic(self._project.root.overseer_file, json.dumps(self._body, indent=1).encode())
 
     def auto_not_wanted(self) -> None:
-        """Stopped by the user, so that auto mode not running is not an attention item."""
+        """Record that the user stopped auto mode, so that llmc does not list it as a problem."""
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.remember_auto(False)
 

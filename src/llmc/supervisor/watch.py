@@ -1,4 +1,4 @@
-"""Watches one daemon: registration, heartbeat, log and progress; and collects the facts after a failure."""
+"""Watches one daemon (registration, heartbeat, log, progress) and collects the facts after a failure."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ from llmc.supervisor.rules.prompt import LINES, Situation
 from llmc.tasks.task_list import left_to_do
 from llmc.workers.rules import clock_jump
 
-#: below this much free space nothing can be written
+#: with less free space than this, nothing can be written
 DISK_FULL_BYTES = 4 * 1024 * 1024
 #: how much of a log's end is read for its last lines
 TAIL_BYTES = 256 * 1024
@@ -43,7 +43,7 @@ def at_work(state: State) -> list[WorkerRecord]:
 
 
 def _able_to_work(state: State) -> list[WorkerRecord]:
-    """A landing may be pending for hours; the daemon only polls it."""
+    """Auto workers that wait neither for the user nor for a landing, which the daemon may poll for hours."""
     return [
         record
         for record in state.workers.values()
@@ -52,7 +52,7 @@ def _able_to_work(state: State) -> list[WorkerRecord]:
 
 
 def stalled_workers(project: Project) -> list[str]:
-    """Workers with a task."""
+    """The names of workers that are at work; none if the state cannot be read."""
     try:
         return [record.name for record in at_work(project.store.read())]
     except LlmcError:
@@ -67,7 +67,7 @@ def disk_is_full(root: Root) -> bool:
 
 
 def situation(project: Project, failure: Failure, daemon: Identity | None) -> Situation:
-    """The facts for the remediation prompt; what cannot be read is described as text."""
+    """The facts for the remediation prompt; in place of a fact that cannot be read, the problem as text."""
     root = project.root
     workers, problem = _workers(project)
     logs = (root.logs / "daemon.jsonl", root.log("task_pool"), root.log("post_accept"))
@@ -111,7 +111,7 @@ def _git_status(project: Project) -> str:
     return done.stdout if done.ok else done.stderr
 
 
-#: checks closer together than this prove nothing if they are late
+#: if checks are closer together than this, a late one proves nothing
 LEAST_INTERVAL_S = 1.0
 
 
@@ -122,7 +122,7 @@ class Since(Struct):
     value: object = None
 
     def see(self, value: object, now: float) -> float:
-        """Its age."""
+        """Record the value; returns how long it has not changed."""
         if value != self.value:
             self.value, self.at = value, now
         return now - self.at
@@ -144,7 +144,7 @@ class LogTail:
 
 
 class Progress(Struct):
-    """When work last made progress: a task started or completed, a park ended, or an agent wrote something."""
+    """How long ago work made progress: a task started or completed, a park ended, or an agent wrote something."""
 
     _quiet: Since
     #: how far each transcript was read
@@ -169,11 +169,11 @@ class Progress(Struct):
         return self._quiet.see(mark, now)
 
     def forget(self, now: float) -> None:
-        """The clock jumped: start one full limit from now."""
+        """Start one full limit from now: the clock jumped, or the daemon has just become ready."""
         self._quiet.at = now
 
     def _agent_rows(self, transcript: Transcript) -> int:
-        """Rows that the agent wrote since the last check; its prompts are ours."""
+        """Rows that the agent wrote since the last check; prompts do not count, because llmc sends them."""
         path, size = transcript.path, transcript.size()
         if path not in self._read_to:
             self._read_to[path] = size
@@ -208,12 +208,12 @@ class Watch:
     def look(self) -> decide.Seen:
         """Observe the daemon."""
         now = monotonic()
-        # Check first whether it is alive: if another daemon takes over meanwhile, that is the finding.
+        # Check this first: if another daemon takes over in the meantime, that must be the finding.
         alive = self._daemon.is_alive()
         found = sight.registration(self._project.root.path) or Registration()
         identity = Identity.of(found)
         beat = self._beat_now()
-        if found.ready and not self._was_ready:  # before that nothing could make progress
+        if found.ready and not self._was_ready:  # before that, nothing could make progress
             self._was_ready = True
             self._progress.forget(now)
         quiet_s = self._quiet_s(now)
@@ -231,7 +231,7 @@ class Watch:
         )
 
     def clock_jump(self) -> str:
-        """Why timeouts are suspended for one full interval; "" if they are not."""
+        """Why all timeouts start over now; "" if they do not."""
         now, wall = monotonic(), now_unix()
         interval_s = max(LEAST_INTERVAL_S, self._settings.check_interval_secs)
         (before, wall_before), self._looked = self._looked, (now, wall)
@@ -260,7 +260,7 @@ class Watch:
             return 0.0  # the daemon reports an unreadable state
 
     def _has_work(self) -> bool:
-        """A worker has a task or could start one; not while commits still arrive."""
+        """Whether a worker has a task or could start one; False while commits still arrive."""
         try:
             state = self._project.store.read()
             stall_s = self._settings.stall_timeout_secs

@@ -1,7 +1,8 @@
 """Tasks in Claude Code's own files, with llmc's ledger beside them.
 
-The ledger is authoritative. It is written before a task's file, and `settle` updates the file after a crash between the
-two. Agents and other roots write to the same files, so each change is made under the client's own locks.
+The ledger is authoritative. A claim, or its end, is written to the ledger before the task's file; after a crash between
+them, `settle` updates the file. Agents and other roots write to the same files, so each change takes the client's own
+locks.
 """
 
 import os
@@ -52,7 +53,7 @@ def _agents_lists(project: Project) -> Path:
 
 
 def task_of_agent(project: Project, task_id: str) -> Task:
-    """A task that an agent of this root made with its own tools; NoTask or NotFound if its file cannot be read."""
+    """A task that an agent of this root made with its own tools; raises NoTask or NotFound without a valid file."""
     return TaskFiles(_agents_lists(project) / list_name(project.config.auto.task_list_id)).get(task_id)
 
 
@@ -85,7 +86,7 @@ class ClaudeTasks(TaskSource):
         return self._configured.list_name if self._configured is not None else ""
 
     def _of(self, name: str) -> TaskFiles:
-        """The list with this name; "", found in records of an older llmc, means the configured one."""
+        """The list with this name; "", as in records of an older llmc, means the configured one."""
         return self.files.beside(name) if name else self.files
 
     def listing(self, list_name: str = "") -> Listing:
@@ -148,7 +149,7 @@ class ClaudeTasks(TaskSource):
         return task
 
     def add_made(self, new: Task, made: Made) -> Task:
-        """The file is held back already; the ledger follows, also after a crash in between."""
+        """Write the file, already held back, then the ledger; a retry after a crash writes only the ledger."""
         said = (task for task in self.listing().tasks.values() if task.made_by.get("event") == made.event)
         task = next(said, None)
         if task is None:
@@ -208,7 +209,7 @@ class ClaudeTasks(TaskSource):
         return books
 
     def settle(self) -> list[TaskKey]:
-        """Only files with our own claim: other contents may be the user's edit (see `is_in_question`)."""
+        """Fix only files with our own claim: other contents may be the user's edit (see `is_in_question`)."""
         put_right, books = [], self.books()
         for task in self.listing().tasks.values():
             key = self.key(task.id)
@@ -228,7 +229,7 @@ class ClaudeTasks(TaskSource):
         try:
             self.edit(task, edit)
         except (NotFound, NoTask):
-            return  # removed or broken in the meantime; the ledger has it
+            return  # removed or broken in the meantime; the ledger has the change
 
     def books(self) -> Books:
         return self.ledger.books()
@@ -270,7 +271,7 @@ class _Watching:
         return self._watch.fileno()
 
     def heard(self) -> bool:
-        """False if the changes are unknown: the directory may have been replaced, and the old watch would miss that."""
+        """False if the changes are unknown: the directory may have been replaced, which the old watch would miss."""
         changed = self._watch.changed()
         self._tasks.note_changed(changed)
         return changed is not None

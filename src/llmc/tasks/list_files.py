@@ -1,4 +1,4 @@
-"""Move a list between task files and the source of a root: import, export, and a directory that is watched."""
+"""Copies tasks between task files and the source of a root: import, export, and following a directory."""
 
 import select
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ SETTLE_S = 1.0
 
 
 def take_in(source: TaskSource, directory: Path) -> list[Task]:
-    """Add the open tasks of a directory of task files that the list does not have yet.
+    """Add the open tasks in a directory of task files that the list does not have yet.
 
-    A task remembers its file, so that the same file is never added twice. Completed tasks stay behind; one that depends
-    on a file that is not there yet waits for that file.
+    A task remembers its file, so that the same file is never added twice. Completed tasks are not added. A task that
+    depends on a missing file is added once that file exists.
     """
     if not directory.is_dir():
         raise NotFound(
@@ -51,7 +51,7 @@ def take_in(source: TaskSource, directory: Path) -> list[Task]:
 
 
 def follow(source: TaskSource, directory: Path) -> Iterator[list[Task]]:
-    """The same, again and again as files appear; yields what was added each time. Never ends by itself."""
+    """Keep adding tasks as files appear; yields what each round added. Never ends on its own."""
     watch = open_watch(directory)
     try:
         while True:
@@ -65,7 +65,7 @@ def follow(source: TaskSource, directory: Path) -> Iterator[list[Task]]:
 
 
 def export(source: TaskSource, directory: Path) -> list[Task]:
-    """Write all tasks of the list into an empty directory, as task files with their own ids. Claims stay behind."""
+    """Write all tasks of the list into an empty directory, as task files with their own ids. Claims are left out."""
     if directory.exists() and any(directory.iterdir()):
         raise Refused(
             f"cannot export to {directory}: the directory is not empty", hint="Pass a new or empty directory."

@@ -32,7 +32,7 @@ class PoolFailed(Exception):
 
 
 def take_in(project: Project, source: TaskSource) -> Task | None:
-    """Ask for a task and add it to the list; None when there is none, or it is already open.
+    """Ask for a task and add it to the list; None if there is none, or it is already open.
 
     The answer is saved as a file first, so that `take_up` can finish after a crash.
     """
@@ -61,7 +61,7 @@ def _make(project: Project, source: TaskSource, path: Path, there: Collection[st
             if isinstance(answer, Draft) and answer.key not in there:
                 task = task_list.add(source, answer)
     except (UsageError, NotFound):
-        path.unlink()  # it names an unknown task: a later attempt would not help
+        path.unlink()  # e.g. it names an unknown task: a later attempt would not help
         raise
     if task is not None:
         with project.store.transaction() as tx:

@@ -37,7 +37,7 @@ def claim_of(worker: str, assignment: Assignment) -> Claim:
 
 
 def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
-    """Record the commit first: if the state is lost while it lands, the task is not done twice."""
+    """Record the commit before it lands: if the state is lost meanwhile, the task is not done twice."""
     source_of(project).about_to_land(claim_of(worker, assignment), commit)
 
 
@@ -46,7 +46,7 @@ def complete_for(project: Project, worker: WorkerName, assignment: Assignment, c
 
 
 def release_task_of(project: Project, record: WorkerRecord, reason: str) -> None:
-    """Release the task of a worker that the user took off it, unless it was released before."""
+    """Release the task of a worker that is reset or removed, unless it was released before."""
     task = record.assignment
     if task is not None and (source := source_of(project)).books().holds(task.claim):
         release(project, source, claim_of(record.name, task), reason)
@@ -97,7 +97,7 @@ class Queue(Protocol):
     def count_ready(self, free: int = 0) -> int:
         """Number of tasks that could start now.
 
-        `free`: workers that would take one. In a fleet, a node that has more of them than tasks is called for the next.
+        `free`: workers that would take one. In a fleet, a node with more of them than tasks is called for the next one.
         """
         ...
 
@@ -114,12 +114,12 @@ class TaskQueue:
         self.source = source
         self._project = project
         self._origins = Origins(project, source) if project is not None else None
-        #: in progress by their files, but without an owner
+        #: tasks in progress by their files, but without an owner
         self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._index = Index()
-        #: changes that were told once and are not in the index yet: a look may fail at any point
+        #: changes that the source reported and the index does not have yet: a scan may fail at any point
         self._news: dict[TaskId, Task | None] = {}
         self._is_first_look = True
         #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
@@ -163,7 +163,7 @@ class TaskQueue:
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)
             ready = self._index.ready
-            return len(ready) - len(ready & (proposed | self._undecided))  # the small sets are gone through
+            return len(ready) - len(ready & (proposed | self._undecided))  # iterates over the small sets only
 
     def check(self) -> None:
         """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
@@ -204,7 +204,7 @@ class TaskQueue:
             self.source.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
     def _put_back(self, books: Books) -> None:
-        """Restore our claims in the files. An agent may mark its task completed, but only a landed commit completes it."""
+        """Restore our claims in the files. An agent may mark its task completed, but only landing completes it."""
         for claim in books.claims.values():
             task = self._news.get(claim.task.id) if claim.task.list == self.source.list_name else None
             if task is None or not is_ours(task, claim):
@@ -218,7 +218,7 @@ class TaskQueue:
                 self._news[task_id] = show_made(self.source, books, task_id) or task
 
     def _free_abandoned(self, books: Books) -> None:
-        """Make tasks pending again that are in progress without an owner: no worker would take them."""
+        """Make tasks pending again that are in progress without an owner, as no worker would take them."""
         for task_id, task in self._news.items():
             marked = task is not None and is_unowned(task)
             (self._unowned.add if marked else self._unowned.discard)(task_id)

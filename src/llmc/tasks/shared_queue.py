@@ -13,14 +13,14 @@ from llmc.tasks.rules.claims import believed
 from llmc.tasks.rules.graph import Dangling, Stuck, cycles, stuck
 from llmc.tasks.shared import SharedTasks
 
-#: more ready tasks than a node has workers
+#: most ready tasks counted: more than a node has workers
 MOST_READY = 1000
-#: how old the attention list may be
+#: how old the attention list may get
 TELL_S = 5.0
 
 
 class SharedQueue:
-    """One per daemon. Nodes may ask at the same time: no two of them get one task."""
+    """One per daemon. Nodes may ask at the same time: no two of them get the same task."""
 
     def __init__(self, source: SharedTasks, project: Project) -> None:
         self.source = source
@@ -63,7 +63,7 @@ class SharedQueue:
         refuse_broken(wrong, self._tell(wrong, starting=True))
 
     def _tell(self, wrong: Stuck, *, starting: bool) -> Collection[TaskId]:
-        """List tasks that wait for the user, and those that can never start; the latter are returned."""
+        """Update the attention list; returns the stuck tasks that are held."""
         held = {task.id: task for task in self.source.held()}
         books = self.source.books()
         return task_list.tell_running(self._project, self.source, books, held, wrong, starting)

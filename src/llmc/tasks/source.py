@@ -1,7 +1,7 @@
 """The interface of a task source, and which source a root has.
 
-A task is identified by (list, id). A source holds the tasks and the books of what llmc did with them: a claim is in
-both or in neither. The sources are Claude Code's own files (tasks/claude_files.py) and, for several machines, the
+A task is identified by (list, id). A source holds the tasks, and the books: what llmc did with them. A claim is in both
+or in neither. The sources are Claude Code's own files (tasks/claude_files.py) and, for several machines, the
 fleet's database (tasks/shared.py).
 """
 
@@ -82,7 +82,7 @@ class TaskSource(Protocol):
         ...
 
     def add_made(self, new: Task, made: Made) -> Task:
-        """Add a task that an agent made, so that it is not claimed before it is known who made it; the same event adds one."""
+        """Add a task that an agent made, not to be claimed before its maker is recorded. An event adds one task."""
         ...
 
     def edit(self, task: TaskKey, edit: Edit) -> Task:
@@ -142,7 +142,7 @@ class TaskSource(Protocol):
         ...
 
     def note(self, text: str, *, worker: str = "", task: str = "") -> None:
-        """Write a log line for people; write errors are ignored."""
+        """Write a log line for the user; write errors are ignored."""
         ...
 
     # Show.
@@ -174,7 +174,7 @@ def _of_the_fleet(project: Project) -> TaskSource:
     return open_shared(project)
 
 
-#: how to open a source
+#: how to open each kind of source
 SOURCES: dict[str, Callable[[Project], TaskSource]] = {"files": _agents_files, "database": _of_the_fleet}
 
 

@@ -63,7 +63,7 @@ def tell_running(
     wrong: Stuck,
     starting: bool,
 ) -> Collection[TaskId]:
-    """The same while auto mode runs: newly stuck tasks are held. At the start, only those held before are."""
+    """Like `tell`, while auto mode runs; returns the stuck tasks it holds: at the start, only those held before."""
     before = _held_before(project, source) if starting and wrong else frozenset()
     held = {task: said for task, said in wrong.items() if not starting or task in before}
     _tell(project, source, books, tasks, held)
@@ -130,7 +130,7 @@ def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, 
 
 
 def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
-    """How often it failed, and why. A failure that would repeat quarantines at the first attempt."""
+    """How often a task failed, and why. A failure that would repeat quarantines the task at its first attempt."""
     words, reason = books.why_kept(key)
     why = f" ({gist(reason, MOST_REASON)})" if reason else ""
     return f"task {task.id} {words}: {shortened(task.subject, MOST_SUBJECT)}{why}"
@@ -179,7 +179,7 @@ class Overview(Struct, frozen=True):
 
 
 def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
-    """The tasks, completed from the books: Claude Code deletes the files of completed tasks.
+    """All tasks, with landed ones from the books: Claude Code deletes the files of completed tasks.
 
     `recent`: how many landed tasks to include, latest first; None: all.
     """
@@ -226,7 +226,7 @@ def _newest(source: TaskSource, books: Books, landed: Collection[TaskId], count:
 
 
 def _is_settled(task: Task, landed: Collection[TaskId]) -> bool:
-    """The state by ledger and file: a pending file with the number of a landed task is a question."""
+    """Whether the file and the ledger have the task as completed; if only the ledger does, the task is a question."""
     return task.status is TaskStatus.COMPLETED and task.id in landed
 
 
@@ -234,7 +234,7 @@ class Left(Struct, frozen=True):
     """Open tasks."""
 
     open: list[TaskId]
-    #: of these, tasks that wait for the user
+    #: open tasks that wait for the user
     held: list[TaskId]
     #: no task can start, and none is in progress
     stuck: bool
@@ -293,7 +293,7 @@ class Imported(Struct, frozen=True):
 
 
 def import_all(source: TaskSource, found: Iterable[Draft], *, again: bool = False) -> Imported:
-    """Add tasks that may name each other: all or none. What is in the list already is added only `again`."""
+    """Add tasks that may refer to each other: all or none. Tasks already in the list are added only with `again`."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
     known = source.listing().tasks
@@ -349,7 +349,7 @@ def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
 
 
 def read_drafts(paths: Iterable[Path]) -> list[Draft]:
-    """The given Markdown files, and those in the given directories."""
+    """Parse the given Markdown files, and those in the given directories."""
     found = []
     for path in paths:
         files = sorted(path.glob("*.md")) if path.is_dir() else [path]
@@ -367,6 +367,6 @@ def read_drafts(paths: Iterable[Path]) -> list[Draft]:
 
 
 def _key(name: str, text: str) -> str:
-    """The same for a file that did not change, wherever it is."""
+    """A key that stays the same while the file's name and text do, wherever the file is."""
     digest = hashlib.sha256(f"{name}\n{text}".encode()).hexdigest()
     return f"markdown:{digest[:32]}"

@@ -44,7 +44,7 @@ class _Order:
         return overview(self.source).states.get(task.id, str(task.status))
 
     def refused(self, what: str, state: str, but: str = "") -> Refused:
-        """`what`: the order, up to the task; `but`: what it would have to be."""
+        """`what`: the verb of the command; `but`: goes after the state, and says what it must be."""
         is_so = "has the ID of a completed task" if state == "question" else f"is {_in_words(state)}{but}"
         return Refused(f"cannot {what} task {self.key.id}: it {is_so}", hint=_hint(self.key.id, state))
 
@@ -64,7 +64,7 @@ class _Order:
 
 
 def release(project: Project, task_id: str) -> Task:
-    """Release a task that is claimed, but not worked on."""
+    """Release a task that is claimed, but that no worker works on."""
     order = _Order(project, task_id)
     task, state = order.unattended()
     if state != TaskStatus.IN_PROGRESS:
@@ -119,7 +119,7 @@ def approve(project: Project, task_id: str) -> Task:
 
 
 def prioritise(project: Project, task_id: str, priority: int) -> Task:
-    """Change the priority of a task that is not completed; a worker that has it goes on."""
+    """Change the priority of a task that is not completed; a worker that has it continues."""
     order = _Order(project, task_id)
     task = order.source.one(order.key)
     if order.state(task) == TaskStatus.COMPLETED:
@@ -132,7 +132,7 @@ def prioritise(project: Project, task_id: str, priority: int) -> Task:
 
 
 def pending_again(project: Project, commit: str) -> tuple[str, str]:
-    """Make the task that landed as this commit pending again; its id, and the outcome as text. Safe to repeat.
+    """Make the task that landed as this commit pending again; returns its id and the outcome. Safe to repeat.
 
     The caller writes the event.
     """
@@ -190,13 +190,13 @@ def _has_it(project: Project, claim: Claim) -> Refused:
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
-    """By its record; or a daemon is running, which may be about to record it."""
+    """Whether the worker has the task by its record, or a running daemon may be about to record that."""
     record = project.store.read().workers.get(WorkerName(claim.worker))
     return claims.holds(record, claim) or (record is not None and project.daemon_runs())
 
 
 def _in_words(state: str) -> str:
-    """A state after `is` or `was`."""
+    """A state as it is put after `is` or `was`."""
     words = {"waits": "waiting for other tasks", "question": "completed before"}
     return words.get(state, state.replace("_", " "))
 
@@ -205,9 +205,9 @@ def _hint(task_id: str, state: str) -> str:
     named = shlex.quote(task_id)
     match state:
         case "question":
-            return f"To run the task again: llmc tasks requeue {named}; to mark the task done: llmc tasks done {named}"
+            return f"To run the task again, use `llmc tasks requeue {named}`; to mark it done, use `llmc tasks done {named}`"
         case "quarantined" | "parked" | "completed":
-            return f"To run the task again: llmc tasks requeue {named}"
+            return f"To run the task again, use `llmc tasks requeue {named}`"
         case "proposed":
             return f"To approve the task: llmc tasks approve {named}"
         case "in_progress":

@@ -24,7 +24,7 @@ from llmc.tasks.rules import claims
 from llmc.tasks.rules.claims import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tasks.source import TaskSource, source_of
 
-#: how many tasks of a contained worker may wait for approval: it could tell of any number
+#: most tasks of a contained worker that may wait for approval: its agent could report any number
 MOST_PROPOSED = 100
 
 
@@ -37,11 +37,11 @@ def mark(
     applied: after a crash the task is marked again, which changes nothing.
     """
     created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
-    if record.contained:  # its tasks are only told: nothing shows that an earlier launch made one
+    if record.contained:  # only its hooks report its tasks: nothing shows that an earlier launch made one
         created = [event for event in created if event.instance == record.instance]
     project = of_fleet(project)
     if record.contained and project.config.auto.worker_tasks == "off":
-        return {}  # it has no tools for tasks, so it made up the hook
+        return {}  # the agent has no tools for tasks, so it made up the hook
     source = source_of(project) if created else None
     is_shared = bool(project.config.fleet.database)
     if source is None or not (source.agents_write_here or is_shared):
@@ -64,7 +64,7 @@ def mark(
 def _mark(
     project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
-    """Write the ledger first: from then on the task is the worker's, regardless of its file."""
+    """Record the task, then mark its file: once in the ledger, the task is the worker's, whatever its file says."""
     task_id = event.task_id
     key = source.key(task_id)
     if not is_id(task_id) or source.books().claim_on(key):
@@ -78,7 +78,7 @@ def _mark(
 def _bring_in(
     project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
-    """Add a task that an agent wrote into a list of its own to the list of the root, under a number of its own."""
+    """Copy a task from the agent's own list into the root's list, under a new number."""
     books = source.books()
     own = [(key, made) for key, made in books.made.items() if made.worker == record.name]
     known = next((key for key, made in own if made.event == event.id), None)
@@ -88,7 +88,7 @@ def _bring_in(
         )
         return None
     try:
-        if known is not None:  # told before a crash
+        if known is not None:  # added before a crash
             return source.one(known)
         found = _told(event) if record.contained else task_of_agent(project, event.task_id)
     except LockTimeout:
@@ -96,14 +96,14 @@ def _bring_in(
     except LlmcError:
         return None  # removed since, or not a task
     made = _made(project, record, event, before)
-    # What an agent says of goals, holds and claims counts nothing.
+    # What an agent says about goals, holds and claims is ignored.
     plain = replace(found, status=TaskStatus.PENDING, owner="", blocks=(), blocked_by=())
     new = claims.made_by_worker(plain.with_ours(claim=None, hold=None, key=None, goal=None, by=None), made)
     return source.add_made(new or plain, made)
 
 
 def _told(event: AgentEvent) -> Task:
-    """The task of a contained agent, from its hook: nobody else reads the agent's files."""
+    """The task of a contained agent, from its hook: llmc does not read the agent's task files."""
     if not event.task_subject.strip():
         raise NoTask("a task needs a subject")
     pending = TaskStatus.PENDING
@@ -111,7 +111,7 @@ def _told(event: AgentEvent) -> Task:
 
 
 def _made(project: Project, record: WorkerRecord, event: AgentEvent, before: int) -> Made:
-    """`before`: how many the worker has made in the events before this one."""
+    """`before`: how many tasks the worker made in earlier events of this round."""
     at = record.assignment
     hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
     root = str(project.root.path)
@@ -123,7 +123,7 @@ def note_made(source: TaskSource, task: TaskKey, made: Made) -> None:
 
 
 def show_made(source: TaskSource, books: Books, task_id: str) -> Task | None:
-    """Mark the file, too."""
+    """Mark the task's file, after the ledger."""
     try:
         key = source.key(task_id)
         return source.edit(key, partial(claims.made_by_worker, made=books.made[key]))
@@ -182,9 +182,9 @@ class Origins:
         """Read the inboxes before the state: an event is in the state before it leaves its inbox."""
         root = self._project.root
         if not self._source.agents_write_here:
-            return Announced()  # their tasks go elsewhere
+            return Announced()  # the agents' tasks go elsewhere
         workers = self._project.store.read().workers
-        # A contained agent writes no file here, so its announcements are about none.
+        # A contained agent writes no file here, so its announcements do not count.
         contained = {name for name, record in workers.items() if record.contained}
         folders = list(root.inbox.iterdir()) if root.inbox.is_dir() else []
         folders = [folder for folder in folders if folder.name not in contained]

@@ -1,1 +1,1 @@
-"""The terminal screen: the fleet under your fingers. `app.run` starts it; textual is loaded by nothing else."""
+"""The interactive terminal screen. `fleet_app.run` starts it; nothing else loads textual."""

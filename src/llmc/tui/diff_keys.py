@@ -1,4 +1,4 @@
-"""Keys of the diff: moving in it, comments, and sending them as one request."""
+"""Keys of the diff: move, comment, and send all comments as one request."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Reviewing(Moving):
     def after_reads(self, act: Act) -> Act:
-        """An accept that is judged by all that the screen has shown."""
+        """Make an accept wait for open reads of diffs, which decide what the user has seen."""
 
         def acts(show: Show) -> Said:
             self.reads.wait()
@@ -57,7 +57,7 @@ class Reviewing(Moving):
         self.run_worker(work, thread=True, exit_on_error=False)
 
     def fleet_changed(self) -> None:
-        """The worker whose diff is shown went on: read it again, where the user is."""
+        """Read the diff again if its worker's status or commit changed; the cursor stays where it is."""
         if self.view != "diff" or self.diff is None or self.store.fleet is None:
             return
         row = self.store.fleet.rows.get(self.diff.page.worker)
@@ -67,14 +67,14 @@ class Reviewing(Moving):
 
     def _no_diff(self, name: str, error: LlmcError, read: int) -> None:
         if read < self.reads.begun:
-            return  # a later read tells more
+            return  # a later read has begun
         self.view = "" if self.view == "diff" and self.diff is None else self.view
         self.diff_since = self.diff.page.since if self.diff is not None else 0
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
     def _show_diff(self, page: "Page", read: int) -> None:
-        """Reads may end in any order: an earlier one never replaces a later one."""
+        """Show a diff, unless a later read is shown (reads end in any order) or the user has moved on."""
         is_asked = page.since == self.diff_since and self.store.worker in ("", page.worker)
         if self.view == "diff" and is_asked and read > self.diff_shown:
             self.diff_shown = read
@@ -122,7 +122,7 @@ class Reviewing(Moving):
             self._with_texts(files, lambda now: now.widen(by))
 
     def _with_texts(self, files: "list[DiffFile]", act: "Callable[[DiffView], None]") -> None:
-        """Read the lines that the diff leaves out of these files, then act on the diff as it is then."""
+        """Read all lines of these files, including those the diff leaves out, then act on the diff as it is then."""
         diff = self.diff
         if diff is None:
             return

@@ -12,9 +12,9 @@ from llmc.base.text import counted, in_line, indented, visible
 from llmc.tui.drawing import Brush, clock
 
 NUMBER_CELLS = 5
-#: the numbers and the sign before a line of code
+#: width of the line numbers and the sign before a line of code
 GUTTER = 2 * NUMBER_CELLS + 4
-#: how many unchanged lines git shows around a change, and by how many a key changes that
+#: how many unchanged lines git shows around a change, and how many more or fewer a key shows
 CONTEXT = 3
 CONTEXT_STEP = 5
 
@@ -22,10 +22,10 @@ CONTEXT_STEP = 5
 class DiffLine(Struct, frozen=True):
     """One line of the view."""
 
-    #: `file`, `row`, `comment`, `unchanged` for a line that git leaves out, or `text` for a remark about the whole
+    #: `file`, `row`, `comment`, `unchanged` for a line that git leaves out, or `text` for a remark about the whole diff
     kind: str
     file: int = -1
-    #: of an unchanged line: the hunk after it
+    #: index in the rows of the file; for an unchanged line: of the hunk after it
     row: int = -1
     placed: Placed | None = None
     text: str = ""
@@ -33,7 +33,7 @@ class DiffLine(Struct, frozen=True):
 
 
 class DiffView(Struct):
-    """A review on the screen."""
+    """The diff of a review on the screen."""
 
     page: Page
     folded: set[str] = field(default_factory=set)
@@ -41,22 +41,22 @@ class DiffView(Struct):
     lines: list[DiffLine] = field(default_factory=list)
     #: unchanged lines around each change
     context: int = CONTEXT
-    #: stretches of unchanged lines that are open, by path and the row of the hunk after them
+    #: unfolded stretches of unchanged lines, by path and the row of the hunk after them
     opened: set[tuple[str, int]] = field(default_factory=set)
-    #: the lines of files of which unchanged ones are shown, by path
+    #: by path: all lines of the files whose unchanged lines were read
     texts: dict[str, list[str]] = field(default_factory=dict)
-    #: the rows on the screen, as line and piece: a line that is longer than the screen is wide has several
+    #: the rows on the screen, as (line, piece): a line wider than the screen has several pieces
     rows: list[tuple[int, int]] = field(default_factory=list)
-    #: the lines of several pieces, each drawn once, with the start of each piece
+    #: the lines with several pieces: the drawn text, and where each piece starts
     long: dict[int, tuple[Text, list[int]]] = field(default_factory=dict)
-    #: what the rows are made for; 0: for no width yet
+    #: the width that the rows were made for; 0: not made yet
     width: int = 0
-    #: the line and the piece where the cursor was moved to; on another line it is at the first piece
+    #: the line and piece that the cursor was moved to; on any other line, the cursor is at the first piece
     piece: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, page: Page, before: "DiffView | None" = None) -> "DiffView":
-        """The view of a page; what was folded before stays so, and the cursor stays where it was."""
+        """The view of a page. Folded files stay folded, and the cursor stays where it was."""
         view = cls(page=page)
         view.folded = {file.path for file in page.files if file.folded or file.path in page.viewed}
         if before is not None and before.page.worker == page.worker:
@@ -88,7 +88,7 @@ class DiffView(Struct):
         return min(before.cursor, max(0, len(self.lines) - 1))
 
     def refresh(self) -> None:
-        """Make the lines again."""
+        """Rebuild the lines."""
         lines = [DiffLine("comment", placed=one) for one in self._at_top()]
         lines += [DiffLine("text", text=text) for text in self._remarks()]
         for number, file in enumerate(self.page.files):
@@ -111,7 +111,7 @@ class DiffView(Struct):
         self.cursor = min(self.cursor, max(0, len(lines) - 1))
 
     def lay_out(self, width: int, brush: Brush) -> None:
-        """Make the rows for this width: every character of the diff is in one of them."""
+        """Lay out the rows for this width, without cutting off any character of the diff."""
         if width == self.width:
             return
         self.width, self.rows, self.long = width, [], {}
@@ -127,7 +127,7 @@ class DiffView(Struct):
         self.piece = line_at, min(piece, len(self.long[line_at][1]) - 1 if line_at in self.long else 0)
 
     def _fits(self, line: DiffLine, width: int) -> bool:
-        """Whether a line of code surely fits: a large diff has thousands, and drawing all of them takes long."""
+        """Whether a line of code certainly fits; avoids drawing the thousands of lines of a large diff."""
         if line.kind == "unchanged" and line.unchanged is not None:
             row = line.unchanged
         elif line.kind == "row" and not self._is_hunk(line):
@@ -150,7 +150,7 @@ class DiffView(Struct):
             self.cursor = self.piece[0]
 
     def _around(self, file: DiffFile, at: int) -> tuple[list[DiffRow], list[DiffRow]]:
-        """The unchanged lines that are shown before a hunk: after the change above it, and right before it."""
+        """The unchanged lines shown before a hunk: those after the previous change, and those right before the hunk."""
         gap, text = gap_before(file, at), self.texts.get(file.path)
         if text is None or not gap.size:
             return [], []
@@ -166,7 +166,7 @@ class DiffView(Struct):
         return gap_before(file, line.row).size - sum(map(len, self._around(file, line.row)))
 
     def _at_top(self) -> list[Placed]:
-        """Comments about the whole change, and those whose file is gone from the diff."""
+        """Comments about the whole change, and those whose file is no longer in the diff."""
         paths = {file.path for file in self.page.files}
         return [one for one in self.page.comments if one.anchor is None or one.anchor.path not in paths]
 
@@ -201,7 +201,7 @@ class DiffView(Struct):
 
     @property
     def draft(self) -> Comment | None:
-        """The draft on the line of the cursor."""
+        """The draft comment at the cursor's line."""
         line = self.line
         if line is None:
             return None
@@ -237,7 +237,7 @@ class DiffView(Struct):
 
     @property
     def unread(self) -> DiffFile | None:
-        """The file to read before the unchanged lines at the cursor can be opened."""
+        """The file to read before the unchanged lines at the cursor can be unfolded."""
         file, line = self.file, self.line
         is_gap = file is not None and line is not None and self._is_hunk(line) and self._hidden(line) > 0
         return file if is_gap and file is not None and file.path not in self.texts else None
@@ -257,7 +257,7 @@ class DiffView(Struct):
             self.cursor = next(same, self.cursor)
 
     def fold(self) -> None:
-        """Fold or open the unchanged lines at the cursor, else its file."""
+        """Fold or unfold the unchanged lines at the cursor, or else its file."""
         file, line = self.file, self.line
         if file is None or line is None:
             return
@@ -281,7 +281,7 @@ class DiffView(Struct):
         self.cursor = next(n for n, one in enumerate(self.lines) if one.kind == "file" and one.file == number)
 
     def fold_all(self) -> None:
-        """Fold all files, or open all if they are folded."""
+        """Fold all files, or unfold them if all are folded."""
         paths = {file.path for file in self.page.files}
         self.folded = set() if self.folded >= paths else paths
         self.refresh()
@@ -323,7 +323,7 @@ class DiffView(Struct):
         return text
 
     def _text(self, line: DiffLine, width: int, brush: Brush) -> Text:
-        """A whole line; it may be longer than the width."""
+        """A whole line, which may be wider than the screen."""
         match line.kind:
             case "file":
                 return self._file(line, width, brush)
@@ -405,7 +405,7 @@ class DiffView(Struct):
 
 
 def _indent(line: DiffLine, width: int) -> int:
-    """Where a line goes on that is longer than the width: below its start."""
+    """The indent of the further rows of a line that is wider than the screen."""
     wanted = {"row": GUTTER, "unchanged": GUTTER, "comment": GUTTER + 1}.get(line.kind, 4)
     return min(wanted, max(2, width // 2))
 
@@ -423,10 +423,10 @@ def _starts(text: str, width: int, indent: int) -> list[int]:
 
 
 def _drawn(text: str) -> str:
-    """Code as it is drawn: tabs as four blanks, control characters written out."""
+    """Code as it is drawn: tabs as four spaces, control characters escaped."""
     return in_line(text.replace("\t", "    "))
 
 
 def _shown_spans(text: str, words: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Where the spans are in the drawn line, in which some characters are wider."""
+    """The spans in the drawn line, where tabs and escaped characters are longer."""
     return [(len(_drawn(text[:start])), len(_drawn(text[:end]))) for start, end in words]

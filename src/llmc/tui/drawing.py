@@ -1,6 +1,6 @@
 """Draws the list, the header and the pane's texts as styled lines. Pure: no widget, no clock, no files.
 
-Every text of an agent or a repository is cleaned here, before it becomes a line.
+Text from agents and repositories is cleaned here before it becomes a line.
 """
 
 import time
@@ -19,7 +19,7 @@ from llmc.tui.theme import Theme, glyph_of
 
 
 class Brush(Struct, frozen=True):
-    """How to draw: the colours, and whether only ASCII may be used."""
+    """How to draw: the colors, and whether to use only ASCII."""
 
     theme: Theme
     plain: bool = False
@@ -40,7 +40,7 @@ class Brush(Struct, frozen=True):
 
     @property
     def goes_on(self) -> str:
-        """Before the rest of a line that is longer than the screen is wide."""
+        """The mark before the rest of a line that is wider than the screen."""
         return "\\" if self.plain else "↪"
 
 
@@ -49,12 +49,12 @@ class Line(Struct, frozen=True):
 
     text: Text
     spot: Spot | None = None
-    #: the first line of its entry, which has the cursor
+    #: the first line of its entry, where the cursor is drawn
     first: bool = True
 
 
 def age(seconds: float, *, frozen: bool = False) -> str:
-    """An age; `~` if no daemon keeps it true."""
+    """An age, with `~` if no daemon keeps it up to date."""
     return f"{'~' if frozen else ''}{age_of(seconds)}"
 
 
@@ -75,7 +75,7 @@ def moment(at: float, now: float) -> str:
 def header(
     fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: str, roots: Callable[[int], str]
 ) -> Text:
-    """The first line: the root, the daemon, and the counts. `roots`: the root, and others as far as there is room."""
+    """The first line: the root, the daemon, and the counts. `roots` names the root, and others if they fit."""
     theme = brush.theme
     if fleet is None:
         return Text(shortened(printable(trouble or "loading the fleet ..."), width), style=theme.muted)
@@ -100,7 +100,7 @@ def header(
     offline = f"{dot}{counts.offline} offline" if counts.offline else ""
     rest = f"{dot}{counts.working} working{dot}{counts.idle} idle{offline}  {clock(now)} "
     is_wrong = bool(trouble) or health.is_bad
-    if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # what is wrong comes first
+    if not is_wrong or width >= left.cell_len + right.cell_len + len(rest) + 12:  # problems take precedence
         right.append(rest, style=theme.muted)
     begin = f" llmc{dot}"
     room = width - len(begin) - len(dot) - left.cell_len - right.cell_len - 1
@@ -111,7 +111,7 @@ def header(
 
 
 def _ends(left: Text, right: Text, width: int) -> Text:
-    """The right part at the right edge; the left part is cut."""
+    """Both parts on one line, the right one at the right edge; the left one is cut to fit."""
     room = width - right.cell_len - 1
     if room < 8:
         right.truncate(width, overflow="ellipsis")
@@ -121,7 +121,7 @@ def _ends(left: Text, right: Text, width: int) -> Text:
 
 
 def list_lines(store: Store, now: float, width: int, brush: Brush, *, wide: bool) -> list[Line]:
-    """The list, from top to bottom. `wide`: what needs you has a second line with its sentence."""
+    """The list, from top to bottom. `wide`: entries that need you have a second line with details."""
     if store.fleet is None:
         return []
     if not store.fleet.rows and not store.shown(NEEDS) and not store.shown(NODES):
@@ -222,7 +222,7 @@ def _entry_lines(
 
 
 def _tell_of_nodes(text: Text, others: Others, now: float, brush: Brush) -> None:
-    """What the title says of all of them."""
+    """Add the totals of all other nodes to the section title."""
     if others.need:
         text.append(f" ({needs_you(others.need)})", style=brush.look("asks"))
     if others.more:
@@ -231,7 +231,7 @@ def _tell_of_nodes(text: Text, others: Others, now: float, brush: Brush) -> None
         text.append(f"  as of {age(now - others.at_unix)} ago", style=brush.theme.error)
 
 
-#: a list that is narrower leaves the client's version to the pane
+#: in a narrower list, only the pane shows the client's version
 NODE_CELLS = 60
 
 
@@ -259,7 +259,7 @@ def _there(there: There, width: int, brush: Brush) -> Text:
 
 
 def about(entry: Entry | None, now: float, width: int, brush: Brush) -> list[Text]:
-    """What the pane shows of an entry that is no worker of this root."""
+    """The pane's text for an entry that is not a worker of this root."""
     if entry is not None and entry.item is not None:
         return plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
     if entry is not None and entry.landed is not None:
@@ -272,7 +272,7 @@ def about(entry: Entry | None, now: float, width: int, brush: Brush) -> list[Tex
 
 
 def _about_node(node: OtherNode, there: There | None, now: float, width: int, brush: Brush) -> list[Text]:
-    """All that is known of another node, or of what is on it, with the commands to type here."""
+    """Everything known about another node or an entry on it, with the commands to run here."""
     facts = {
         "node": f"{node.name} ({node.state})",
         "place": node.place,
@@ -353,13 +353,13 @@ def marked(text: Text, selected: bool, width: int, brush: Brush, *, first: bool 
 
 
 def with_cursor(line: Line, store: Store, width: int, brush: Brush) -> Text:
-    """The line, marked if the cursor stands on it."""
+    """The line, marked if the cursor is on it."""
     is_here = line.spot is not None and line.spot == store.cursor
     return marked(line.text.copy(), is_here, width, brush, first=line.first)
 
 
 def middle(name: str, width: int) -> str:
-    """A name cut in its middle: both ends tell names apart."""
+    """A name shortened in the middle, since both ends distinguish names."""
     if cells(name) <= width:
         return name
     keep = width - 1
@@ -371,7 +371,7 @@ def _padded(text: str, width: int) -> str:
 
 
 def screen_text(lines: Sequence[str], width: int) -> list[Text]:
-    """A captured screen: its colours, and nothing else of its control sequences."""
+    """A captured screen, with its colors but no other control sequences."""
     return [_ansi(line, width) for line in lines]
 
 
@@ -385,13 +385,13 @@ def _ansi(line: str, width: int) -> Text:
 
 
 def _cleaned(text: Text) -> Text:
-    """Without characters that act on a terminal; one that is removed keeps its place."""
+    """The text, with a space for each character that would act on a terminal."""
     plain = "".join(char if printable(char) == char else " " for char in text.plain)
     return Text(plain, spans=list(text.spans), style=text.style)
 
 
 def plain_lines(text: str, width: int, style: str = "") -> list[Text]:
-    """A text of several lines, wrapped."""
+    """A text of one or more lines, wrapped."""
     lines: list[Text] = []
     for line in text.splitlines() or [""]:
         rest = printable(line)

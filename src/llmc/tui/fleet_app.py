@@ -1,4 +1,4 @@
-"""The screen: which key does what, and its start. What is shown is in list_store.py, diff_view.py and drawing.py."""
+"""The screen: key handling and start. The contents come from list_store.py, diff_view.py and drawing.py."""
 
 import time
 
@@ -20,7 +20,7 @@ class FleetApp(Acting):
     """The fleet on one screen."""
 
     async def on_event(self, event: events.Event) -> None:
-        """Take keys and pastes here, one after another. In the queues of widgets a letter overtakes the Backspace before it."""
+        """Handle keys and pastes here, in order. In widget queues, a letter can overtake the Backspace before it."""
         if not isinstance(event, events.Key | events.Paste):
             await super().on_event(event)
             return
@@ -35,7 +35,7 @@ class FleetApp(Acting):
             self._pressed(event)
 
     def _pressed(self, event: events.Key) -> None:
-        """A key that no form takes."""
+        """Handle a key that no form takes."""
         key = (
             event.character
             if event.character and event.character.isprintable() and event.character != " "
@@ -54,7 +54,7 @@ class FleetApp(Acting):
         self._draw_bars()
 
     def _is_typing(self, event: events.Key) -> bool:
-        """Text that was meant for an agent: it does nothing here, and says so."""
+        """Whether the user types text meant for an agent; if so, say that this does not work here."""
         if event.character is None or not event.character.isalpha():
             return False
         now = time.monotonic()
@@ -105,7 +105,7 @@ class FleetApp(Acting):
 def run(
     project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
 ) -> tuple[int, str | None]:
-    """Show the screen until it ends; returns the exit code, and another root to open or None."""
+    """Show the screen until it ends; returns the exit code, and the root to open next or None."""
     app = FleetApp(project, subscription, brush, typed, roots)
     chosen = app.run()
     return Exit.FAILED if app.return_code is None else app.return_code, chosen

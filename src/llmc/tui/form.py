@@ -1,4 +1,4 @@
-"""A form at the bottom of the screen: a question and a text. Enter sends, Alt+Enter makes a new line, Esc goes back."""
+"""A form at the bottom of the screen: a question and a text. Enter sends, Alt+Enter adds a line, Esc goes back."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ Send = Callable[[str], None]
 
 
 class Form(TextArea):
-    """A text that the user types. It is always there, and shown when it is asked for: so no key is lost."""
+    """A text field. It stays mounted and is shown when needed, so that no key is lost."""
 
     DEFAULT_CSS = "Form { height: auto; max-height: 8; border: none; padding: 0 1; display: none; }"
 
@@ -29,7 +29,7 @@ class Form(TextArea):
         changed: Send | None,
         complete: Callable[[str], str] | None,
     ) -> None:
-        """Ask for a text. `changed` hears of each change; `complete` answers Tab."""
+        """Ask for a text. `changed` is called on each change, `complete` on Tab."""
         self._send, self._leave, self._changed, self._complete = send, leave, changed, complete
         self._given = self.text = text
         self.move_cursor(self.document.end)
@@ -42,7 +42,7 @@ class Form(TextArea):
         self.screen.set_focus(None)
 
     def press(self, key: str) -> bool:
-        """A key of the form's own; returns whether it was one."""
+        """Handle one of the form's own keys; returns False for any other key."""
         match key:
             case "enter":
                 self._send(self.text)

@@ -1,4 +1,4 @@
-"""The frame of the screen: its widgets, what is drawn where, and what comes from the fleet."""
+"""The frame of the screen: its widgets, what they draw, and updates from the fleet."""
 
 import asyncio
 import os
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from llmc.tui.diff_view import DiffView
     from llmc.tui.form import Form
 
-#: the cursor rests this long before anything is captured or read for it
+#: how long the cursor must rest before anything is captured or read for it
 REST_S = 0.12
-#: a confirmation is deaf this long, against a key that repeats
+#: a confirmation ignores keys for this long, so that a repeating key does not confirm
 DEAF_S = 0.3
 #: four different letters within this time are typing, not commands
 TYPING_S = 0.2
 #: a draft is saved this long after the last key
 SAVE_S = 0.5
 
-#: how a terminal reports the mouse: clicks, moves, and places beyond column 223
+#: how a terminal reports the mouse: clicks, movement, and positions beyond column 223
 MOUSE_MODES = (1000, 1003, 1015, 1006)
 
 TABS = ("screen", "task", "talk", "receipts")
@@ -61,7 +61,7 @@ _TITLES = {"screen": "Screen", "task": "Task", "talk": "Talk", "receipts": "Rece
 
 
 class Confirm(Struct, frozen=True):
-    """A question that only `y` answers."""
+    """A question that only `y` confirms."""
 
     question: str
     yes: str
@@ -72,7 +72,7 @@ class Confirm(Struct, frozen=True):
 
     @property
     def listens(self) -> bool:
-        """Whether it takes a key already."""
+        """Whether it accepts keys yet."""
         return time.monotonic() - self.since >= DEAF_S
 
 
@@ -94,7 +94,7 @@ class Frame(App[str | None]):
         self._others = OtherRoots(self._from_thread)
         remapped = project.config.ui.keys
         self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
-        #: the other roots are followed
+        #: whether the other roots are followed yet
         self.knows_roots = False
         self.store = Store()
         self.said: list[Said] = []
@@ -109,22 +109,22 @@ class Frame(App[str | None]):
         self.full = False
         self.mouse_on = True
         self.diff: DiffView | None = None
-        #: the status and commit of its worker when it was read
+        #: status and commit of the diff's worker when a change of the fleet last caused a read
         self.diff_of = ("", "")
-        #: the round since which it was asked for last; an earlier answer may come later
+        #: the `since` round of the latest request for the diff; an older request may end later
         self.diff_since = 0
         self.reads = Reads()
-        #: which of these is shown
+        #: the number of the read whose diff is shown
         self.diff_shown = 0
         self.confirm: Confirm | None = None
-        #: mounted after the first frame was drawn
+        #: mounted after the first frame is drawn
         self.form: Form | None = None
         self._mounting = asyncio.Lock()
         self.form_title = ""
-        #: texts that were typed and not sent, by what they are for
+        #: texts that were typed but not sent, by their purpose
         self.unsent: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
-        #: commands that were typed and have not ended; they end when the screen has left
+        #: typed commands that are running; they are stopped when the screen is closed
         self.running: list[str] = []
         self.has_left = threading.Event()
         #: a worker to go to when it appears
@@ -159,14 +159,14 @@ class Frame(App[str | None]):
         self.call_after_refresh(self._go_on)
 
     async def _go_on(self) -> None:
-        """What the first frame did not wait for."""
+        """Do what the first frame did not wait for."""
         await self.mount_form()
         self.run_worker(self._load_rest, thread=True)
 
     async def mount_form(self) -> None:
-        """Mount the form, once. A key that comes before the first frame waits for it."""
+        """Mount the form, once. A key pressed before the first frame waits for it."""
         async with self._mounting:
-            if self.form is None and not self._exit:  # else it is leaving, and its widgets go
+            if self.form is None and not self._exit:  # on exit, the widgets are removed
                 form = later.form.Form()
                 await self.query_one("#bottom").mount(form)
                 self.form = form
@@ -177,11 +177,11 @@ class Frame(App[str | None]):
         self.knows_roots = True
 
     def _look_for_roots(self) -> None:
-        """Roots that were made or removed since the screen was opened."""
+        """Update the list of roots, and follow new ones."""
         if not self.knows_roots:
             return
         before, self.roots.paths = self.roots.paths, roots_of_user()
-        self.roots.move(0)  # the cursor was on the last one, and there are fewer
+        self.roots.move(0)  # keeps the cursor in range if there are fewer roots now
         new = [path for path in self.roots.paths if path not in (*before, self.roots.shown)]
         if new:
             self.run_worker(lambda: self._others.follow(new), thread=True)
@@ -197,7 +197,7 @@ class Frame(App[str | None]):
         self._others.stop()
 
     def _tick(self) -> None:
-        """Ages grow; nothing is read."""
+        """Redraw, because ages grow; reads nothing."""
         self._draw_list()
         self._draw_bars()
 
@@ -264,13 +264,13 @@ class Frame(App[str | None]):
                 self.redraw()
 
     def fleet_changed(self) -> None:
-        """Called for each new fleet; the keys of a view may want to follow it."""
+        """Called for each new fleet; overridden in diff_keys.py."""
 
     def _waiting(self) -> set[str]:
         return {entry.spot.id for entry in self.store.shown(NEEDS)} if self.store.fleet else set()
 
     def _tell_news(self, before: set[str]) -> None:
-        """Someone else needs you: said only where the list is not seen."""
+        """Notify the user of new entries that need them, while a page or the full pane is open."""
         if self.store.fleet is None or not (self.view or self.full):
             return
         for name in sorted(self._waiting() - before):
@@ -284,7 +284,7 @@ class Frame(App[str | None]):
 
     def _draw_list(self) -> None:
         widget = self.query_one("#list", Lines)
-        width = max(10, (widget.size.width or self._list_width - 1) - 1)  # no size yet: the first frame
+        width = max(10, (widget.size.width or self._list_width - 1) - 1)  # the first frame has no size yet
         height = self.size.height
         if height < 8 or self.size.width < 40:
             self._list = drawing.tiny_lines(self.store, width)
@@ -317,7 +317,7 @@ class Frame(App[str | None]):
         lines = self.page_lines if is_page else self._screen_lines(width)
         content.show(len(lines), lambda index, size: lines[index].copy())
         if self.tab == "screen" and not self.view and not self.in_pane:
-            # What an agent wrote last is at the end.
+            # The agent's latest output is at the end.
             content.begin_at(len(lines) if self.store.worker else 0)
 
     def _screen_lines(self, width: int) -> list[Text]:
@@ -420,13 +420,13 @@ class Frame(App[str | None]):
         return Text(f" {keys.footer(self._where(), width - 2)}", style=theme.muted)
 
     def _rested(self) -> None:
-        """After the cursor has rested for a moment: read what the pane shows."""
+        """Read what the pane shows once the cursor has rested for a moment."""
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._load)
 
     def _load(self) -> None:
-        """Read what is shown in the pane, in a thread where it takes long."""
+        """Read what the pane shows, in a thread if that may take long."""
         worker = self.store.worker
         is_seen = self.query_one("#pane").display and not self.view
         self.subscription.watch_screens(*([worker] if is_seen and self.tab == "screen" and worker else []))
@@ -457,7 +457,7 @@ class Frame(App[str | None]):
         self.run_worker(work, thread=True, exit_on_error=False)
 
     def _show_page(self, lines: list[Text], begin: int | None = None) -> None:
-        """Show a page from this line on, or from its last lines if fewer follow; None: stay."""
+        """Show a page, scrolled to line `begin` or to the end if fewer lines follow; None: do not scroll."""
         self.page_lines = lines
         self._draw_content()
         if begin is not None:
@@ -482,7 +482,7 @@ class Frame(App[str | None]):
         return name
 
     def _run(self, name: str, made: tuple[str, Act], then: Callable[[Said], None] | None = None) -> None:
-        """Run an operation in a thread; its steps and its end are shown."""
+        """Run an operation in a thread, and show its steps and its outcome."""
         command, act = made
         began = time.monotonic()
         self._say(command, "...", PLAIN)
@@ -511,7 +511,7 @@ class Frame(App[str | None]):
         made: tuple[str, Act],
         then: Callable[[Said], None] | None = None,
     ) -> None:
-        """Run an operation with a text that was typed; its form shows the text again if it was not sent."""
+        """Run an operation with a typed text; if it fails, its form shows the text again."""
 
         def ended(said: Said) -> None:
             if said.tone == BAD:
@@ -533,7 +533,7 @@ class Frame(App[str | None]):
         self.redraw()
 
     def _terminal(self, argv: list[str], env: dict[str, str] | None) -> None:
-        """Give the terminal to a program, and take it back after it."""
+        """Run a program in the terminal, then take the terminal back."""
         with self.suspend():
             proc.run_attached(argv, env=env or dict(os.environ))
         self._report_mouse()
@@ -542,7 +542,7 @@ class Frame(App[str | None]):
         self.redraw()
 
     def _report_mouse(self) -> None:
-        """Tell the terminal whether to report the mouse: textual turns it on, and has no public call for the rest."""
+        """Turn the terminal's mouse reports on or off; textual turns them on, but has no public call to change that."""
         if self._driver is not None:
             letter = "h" if self.mouse_on else "l"
             self._driver.write("".join(f"\x1b[?{mode}{letter}" for mode in MOUSE_MODES))
@@ -559,7 +559,7 @@ class Frame(App[str | None]):
         empty: bool = False,
         complete: Callable[[str], tuple[str, list[str]]] | None = None,
     ) -> None:
-        """Ask for a text. `keep`: what it is for; until it was sent, the form shows it again when it is opened for that."""
+        """Ask for a text. `keep`: its purpose; a form for the same purpose shows the text again until it is sent."""
         form = self.form
         assert form is not None, "keys wait until the form is mounted"
 
@@ -583,7 +583,7 @@ class Frame(App[str | None]):
         self.redraw()
 
     def _completing(self, complete: Callable[[str], tuple[str, list[str]]]) -> Callable[[str], str]:
-        """Complete what was typed; the choices are shown above it."""
+        """Complete the typed text, and show the choices in the bar."""
 
         def act(text: str) -> str:
             done, choices = complete(text)

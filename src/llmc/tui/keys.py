@@ -1,4 +1,4 @@
-"""Every key of the screen, once: the bindings, the footer, the help page and the docs are made from this table. Pure."""
+"""Every key of the screen in one table, the source of the bindings, the footer, the help page and the docs. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from llmc.base.errors import UsageError
 
 #: where a key works
 LIST, DIFF, ANY = "list", "diff", "any"
-#: the key that no form and no question takes
+#: the key that forms and confirmations never take
 LEAVE = "ctrl+c"
 
 
@@ -17,7 +17,7 @@ class Key(Struct, frozen=True):
 
     keys: tuple[str, ...]
     action: str
-    #: a word or two for the footer; empty: not in the footer
+    #: short name for the footer; empty: not in the footer
     label: str
     help: str
     where: str = LIST
@@ -124,12 +124,12 @@ _NAMES = {
 
 
 def name_of(key: str) -> str:
-    """A key as people write it."""
+    """The display name of a key."""
     return _NAMES.get(key) or key.replace("ctrl+", "C-")
 
 
 def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
-    """The action of each key in a view. `remapped`: other keys by action; refuses one that is taken or unknown."""
+    """The action of each key in a view. `remapped`: other keys by action; refuses a taken key or an unknown action."""
     found: dict[str, str] = {}
     known = {key.action for key in KEYS}
     for action in remapped:
@@ -148,7 +148,7 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
 
 
 def why_nothing(key: str, where: str, in_list: Mapping[str, str]) -> str:
-    """What to say of a key without an action in a view."""
+    """The message for a key that has no action in a view."""
     if where != LIST and key in in_list:
         return f"{name_of(key)} works in the list, not in a review; press Esc to go back to the list"
     return f"{name_of(key)} does nothing here; press ? to see the keys"
@@ -159,7 +159,7 @@ def of(where: str) -> list[Key]:
     return [key for key in KEYS if key.where in (where, ANY)]
 
 
-#: they lead to all others, so the footer has them before others
+#: these keys lead to all others, so they get room in the footer first
 FIRST = ("help", "command", "start")
 
 

@@ -1,6 +1,6 @@
-"""What only the keys need, by its name: `later.orders.hold(...)`. It is imported after the first frame was drawn.
+"""Modules that only the keys need, by name: `later.orders.hold(...)`. They are imported after the first frame is drawn.
 
-Landing, sessions, goals and the night are a large part of llmc. The first frame shows none of it and does not wait for it.
+Landing, sessions, goals and the night are a large part of llmc. The first frame does not need them and does not wait.
 """
 
 import gc
@@ -29,14 +29,14 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> ModuleType:
-    """A key that comes before everything is imported waits for what it needs."""
+    """Import a module on demand; a key pressed before `load` has finished waits only for what it needs."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{_PLACES[name]}.{name}")
 
 
 def load() -> None:
-    """Import everything. From now on Python looks for reference cycles, but not among what was imported."""
+    """Import everything, then enable garbage collection of objects that are created from now on."""
     for name in _PLACES:
         __getattr__(name)
     gc.freeze()

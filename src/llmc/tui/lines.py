@@ -1,4 +1,4 @@
-"""Widgets that draw lines: a scrolled list of styled lines, drawn only where it is seen, and one-line bars."""
+"""Widgets that draw lines: a scrolled list that draws only its visible lines, and one-line bars."""
 
 from collections.abc import Callable
 
@@ -11,24 +11,24 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-#: makes the line with this number for a width
+#: draws the line with this number for a width
 Drawing = Callable[[int, int], Text]
 
 
 class Lines(ScrollView):
-    """Scrolled lines. A line is made when it is first seen, so thousands cost nothing."""
+    """Scrolled lines. A line is drawn when it is first seen, so thousands of lines cost nothing."""
 
     DEFAULT_CSS = "Lines { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
 
     class Clicked(Message):
-        """A line was clicked; `again`: for the second time within a moment."""
+        """A line was clicked; `again`: in a double click."""
 
         def __init__(self, lines: "Lines", index: int, again: bool) -> None:
             super().__init__()
             self.lines, self.index, self.again = lines, index, again
 
     class Resized(Message):
-        """There is another width to draw for."""
+        """The size has changed, so the lines must be drawn again."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -37,11 +37,11 @@ class Lines(ScrollView):
         self._draw: Drawing = lambda index, width: Text()
         self._made: dict[tuple[int, int], Strip] = {}
         self._height = 0
-        #: its last lines were asked for: they stay in sight when the size changes
+        #: the last lines were requested, so they stay visible when the size changes
         self._opened_at_end = False
 
     def show(self, count: int, draw: Drawing) -> None:
-        """Show these lines; the place that is scrolled to stays."""
+        """Show these lines; the scroll position stays."""
         self._count, self._draw = count, draw
         self._made.clear()
         size = Size(self.size.width, count)
@@ -50,7 +50,7 @@ class Lines(ScrollView):
         self.refresh()
 
     def reveal(self, index: int, *, context: int = 0) -> None:
-        """Scroll so that a line is seen."""
+        """Scroll until a line is visible, with `context` lines around it."""
         height = max(1, self.size.height)
         top = round(self.scroll_offset.y)
         if index - context < top:
@@ -59,7 +59,7 @@ class Lines(ScrollView):
             self._go_to(min(self._count, index + context + 1) - height)
 
     def begin_at(self, index: int) -> None:
-        """Scroll so that a line is the first, or the last lines are seen if fewer follow."""
+        """Scroll a line to the top, or scroll to the end if too few lines follow."""
         self._opened_at_end = index >= self._count - self.size.height
         self._go_to(min(index, self._count - self.size.height))
 
@@ -123,7 +123,7 @@ class Bar(Widget):
 
 
 def _strip(widget: Widget, text: Text, width: int) -> Strip:
-    """A line as textual draws it: rich leaves the style of a whole text to its caller."""
+    """A line as textual draws it. For a text without spans, rich leaves the text's style to the caller."""
     console = widget.app.console
     segments = Segment.apply_style(text.render(console), console.get_style(text.style))
     strip = Strip(segments, text.cell_len)

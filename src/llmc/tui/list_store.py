@@ -1,6 +1,6 @@
-"""What the screen shows and where the cursor stands. Pure: the widgets draw it, the tests drive it.
+"""The entries of the list and the position of the cursor. Pure: the widgets draw it, and the tests drive it.
 
-The cursor is a worker, an item or a landing, never a number of a row: nothing moves under it. While it stands in a
+The cursor is on an entry such as a worker, never on a row number, so nothing moves under it. While the cursor is in a
 section, new entries join that section at the end; the section is sorted when the cursor leaves.
 """
 
@@ -26,7 +26,7 @@ MOST_LANDED = 30
 
 
 class Spot(Struct, frozen=True):
-    """What the cursor stands on."""
+    """What the cursor is on."""
 
     #: `worker`, `item`, `node`, `there`, `landed`, or `section` for a folded one
     kind: str
@@ -41,10 +41,10 @@ class Entry(Struct, frozen=True):
     row: Row | None = None
     item: Item | None = None
     landed: Landed | None = None
-    #: another node, and what is on it
+    #: another node, and an entry on it
     node: OtherNode | None = None
     there: There | None = None
-    #: for a folded section: what is in it
+    #: for a folded section: the names of its entries
     names: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ class Store(Struct):
     order: dict[str, list[Spot]] = field(default_factory=dict)
 
     def update(self, fleet: Fleet) -> None:
-        """Take a new fleet; the cursor stays on what it stands on."""
+        """Take a new fleet; the cursor stays on the same entry."""
         before = self.section_of(self.cursor)
         was = self.entries()
         self.fleet = fleet
@@ -71,7 +71,7 @@ class Store(Struct):
         self._find_cursor(was)
 
     def _find_cursor(self, was: list[Entry]) -> None:
-        """After a change: the same spot, else the worker of that spot, else a neighbour."""
+        """Place the cursor after a change: on the same spot, else where its worker went, else on a neighbor."""
         now = {entry.spot for entry in self.entries()}
         if self.cursor in now:
             return
@@ -86,14 +86,14 @@ class Store(Struct):
         self.cursor = next((spot for spot in nearest if spot in now), shown[0] if shown else None)
 
     def _moved(self, spot: Spot | None) -> Spot | None:
-        """A worker that went into a folded section is there."""
+        """Where a worker is now: its own spot, or the folded section that it is in."""
         if spot is None or self.fleet is None or spot.kind != "worker":
             return None
         section = self.section_of(spot)
         return Spot("section", section) if section in self.folded else spot
 
     def section_of(self, spot: Spot | None) -> str:
-        """The section of a spot; "" if it is nowhere."""
+        """The section of a spot; "" if there is none."""
         if spot is None or self.fleet is None:
             return ""
         if spot.kind == "section":
@@ -117,13 +117,13 @@ class Store(Struct):
         return [found[spot] for spot in order if _matches(found[spot], self.filter)]
 
     def count(self, section: str) -> int:
-        """How many are under the title of a section; what was undone did not land."""
+        """The count in the title of a section; undone landings do not count."""
         if section == NODES:
             return sum(entry.there is None for entry in self._matching(section))
         return len(self._matching(section)) - (self._undone if section == LANDED else 0)
 
     def apart(self, section: str) -> str:
-        """Those of a section that its title does not fit."""
+        """The entries of a section that its title does not describe: undone landings or offline workers."""
         if section == LANDED:
             return f"{self._undone} undone" if self._undone else ""
         offline = sum(_is_offline(entry) for entry in self._matching(section)) if section == IDLE else 0
@@ -180,12 +180,12 @@ class Store(Struct):
 
     @property
     def entry(self) -> Entry | None:
-        """What the cursor stands on."""
+        """The entry that the cursor is on."""
         return next((entry for entry in self.entries() if entry.spot == self.cursor), None)
 
     @property
     def worker(self) -> str:
-        """The worker that the cursor stands on; "" if it is none."""
+        """The worker that the cursor is on; "" if it is on something else."""
         entry = self.entry
         return entry.row.worker if entry is not None and entry.row is not None else ""
 
@@ -198,7 +198,7 @@ class Store(Struct):
         self._go(spots[max(0, min(len(spots) - 1, at + by))])
 
     def next_that_needs(self) -> bool:
-        """Go to the next entry that needs the user, here or on another node, and around; returns whether there is one."""
+        """Go to the next entry that needs the user, on any node, wrapping around; returns whether there is one."""
         there = [entry for entry in self.shown(NODES) if entry.there is not None and entry.there.sentence]
         spots = [entry.spot for entry in (*self.shown(NEEDS), *there)]
         if not spots:
@@ -208,7 +208,7 @@ class Store(Struct):
         return True
 
     def go_to(self, worker: str) -> bool:
-        """Put the cursor on a worker; opens its section."""
+        """Put the cursor on a worker and unfold its section; returns whether it exists."""
         spot = Spot("worker", worker)
         section = self.section_of(spot)
         if not section:
@@ -218,7 +218,7 @@ class Store(Struct):
         return True
 
     def fold(self, *, folded: bool) -> None:
-        """Fold or open the section of the cursor."""
+        """Fold or unfold the section of the cursor."""
         section = self.section_of(self.cursor)
         if not section or (section in self.folded) == folded:
             return
@@ -258,7 +258,7 @@ def _is_offline(entry: Entry) -> bool:
 
 
 def _kept(old: Iterable[Spot], new: list[Spot]) -> list[Spot]:
-    """The new ones in the old order; those that came are at the end."""
+    """The new spots in the old order; added spots are at the end."""
     known = [spot for spot in old if spot in new]
     return [*known, *(spot for spot in new if spot not in known)]
 

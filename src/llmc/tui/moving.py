@@ -1,4 +1,4 @@
-"""Keys that move the cursor, turn the pane and open pages. Nothing here changes the fleet."""
+"""Keys that move the cursor, switch tabs and open pages. Nothing here changes the fleet."""
 
 from llmc.api.said import PLAIN, command_in
 from llmc.tui import later
@@ -67,7 +67,7 @@ class Moving(Frame):
             self._moved()
 
     def fold_diff(self) -> None:
-        """The keys of the diff say how; diff_keys.py."""
+        """Overridden in diff_keys.py."""
 
     def do_unfold(self) -> None:
         self.store.fold(folded=False)
@@ -134,7 +134,7 @@ class Moving(Frame):
         return max(10, self.query_one("#content", Lines).size.width - 1)
 
     def _show_log(self) -> None:
-        """This session's commands, from the last one on."""
+        """Show the commands of this session, scrolled to the last one."""
         width = self._page_width()
         lines = later.page_texts.log_lines(self.said, width, self.brush)
         last = later.page_texts.log_lines(self.said[-1:], width, self.brush)
@@ -160,7 +160,7 @@ class Moving(Frame):
         return self.roots.several
 
     def do_back(self) -> None:
-        """One step back; never out of the screen."""
+        """Go back one step, but never leave the screen."""
         if self.view:
             self.view, self.page_lines = "", []
         elif self.full:
@@ -179,7 +179,7 @@ class Moving(Frame):
             self.leave(None)
 
     def leave(self, root: str | None) -> None:
-        """End this screen, for another root or for good; a command that is running ends with it."""
+        """Close the screen, to open another root if given; asks first if a command runs, which then stops."""
         if not self.running:
             self.exit(root)
             return

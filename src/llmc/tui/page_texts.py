@@ -158,7 +158,7 @@ def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "")
 OF_THE_MOUSE = (
     "To select text with the mouse, hold Shift (in most terminals) or press M to turn the mouse off."
 )
-#: more lines than any text of the help has
+#: more lines than any help text has
 MOST_HELP = 100
 
 
@@ -175,7 +175,7 @@ def help_lines(where: str, width: int, brush: Brush) -> list[Text]:
 
 
 def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:
-    """Every command of this session, with what came of it."""
+    """Every command of this session, with its outcome."""
     theme = brush.theme
     colours = {GOOD: theme.good, BAD: theme.error}
     lines: list[Text] = []

@@ -1,14 +1,14 @@
-"""Diffs that threads read for the screen: which of them the user has seen."""
+"""Tracks the diffs that threads read for the screen, and which one the user has seen."""
 
 import threading
 from collections.abc import Callable
 
-#: an accept waits no longer for a diff that is being read
+#: longest time that an accept waits for diffs that are being read
 READ_S = 10.0
 
 
 class Reads:
-    """The diffs that are being read, in threads. What was read last is what the user has seen, whichever thread ends last."""
+    """The diffs being read. The read that began last decides what the user has seen, whichever thread ends last."""
 
     def __init__(self) -> None:
         self.begun = self._counted = 0
@@ -23,7 +23,7 @@ class Reads:
             return self.begun
 
     def end(self, read: int, remember: Callable[[], bool] | None) -> None:
-        """`remember` tells whether it counts as a review; an earlier one does not replace a later one."""
+        """End a read. `remember` returns whether it counts as a review; an earlier read never replaces a later one."""
         try:
             with self._remembering:
                 if remember is not None and read > self._counted and remember():
@@ -34,6 +34,6 @@ class Reads:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Until those that were begun have ended: only then is known what the user has seen."""
+        """Wait until all open reads have ended: only then is it known what the user has seen."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open, READ_S)

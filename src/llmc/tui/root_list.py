@@ -11,10 +11,10 @@ from llmc.tui.drawing import Brush, marked, needs_you
 
 
 class RootList(Struct):
-    """The roots in their order, and where the cursor is."""
+    """The roots in order, and the position of the cursor."""
 
     paths: Sequence[str]
-    #: the one on the screen
+    #: the root on the screen
     shown: str
     cursor: int = 0
     seen: dict[str, RootSeen] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class RootList(Struct):
         self.cursor = max(0, min(len(self.paths) - 1, self.cursor + by))
 
     def beside(self, by: int) -> str:
-        """The next or previous root, and around."""
+        """The next or previous root, wrapping around."""
         return self.paths[(self._at + by) % len(self.paths)]
 
     @property
@@ -42,13 +42,13 @@ class RootList(Struct):
         return self.paths.index(self.shown) if self.shown in self.paths else 0
 
     def name(self, path: str) -> str:
-        """The last part of its path, with the directory before it where two are the same."""
+        """The last part of a path, with its parent directory if two roots would have the same name."""
         last = [one.rstrip("/").rpartition("/")[2] for one in self.paths]
         parts = path.rstrip("/").split("/")
         return printable("/".join(parts[-2:]) if last.count(parts[-1]) > 1 else parts[-1])
 
     def title(self, room: int, brush: Brush) -> str:
-        """Every root with how many need you, the shown one in brackets; the sum of the others where they do not fit."""
+        """Every root with how many need you, the shown one in brackets; if they do not fit, the others as a sum."""
         line = f" {brush.dot} ".join(map(self._short, self.paths))
         if len(line) <= room:
             return line

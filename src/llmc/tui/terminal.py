@@ -1,7 +1,7 @@
-"""The terminal under the screen: its bytes become keys and pastes, and it is left as it was found.
+"""The terminal under the screen: turns its bytes into keys and pastes, and restores it at the end.
 
-Where textual's own driver falls short: it ends at a byte that is not UTF-8, reads Alt+Enter as Enter and an escape within a paste
-as keys, draws on stderr, and leaves a terminal in raw mode when a signal ends the process.
+Fixes textual's own driver, which stops at a byte that is not UTF-8, reads Alt+Enter as Enter and an escape in a paste
+as keys, draws on stderr, and leaves the terminal in raw mode when a signal ends the process.
 """
 
 import codecs
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 ESC = "\x1b"
 #: how terminals send Alt+Enter
 ALT_ENTER = (f"{ESC}\r", f"{ESC}\n")
-#: what follows an Esc in the sequences of other keys: cursor keys, and Option+arrow of a Mac
+#: what follows Esc in the sequences of other keys: cursor keys, and Option+arrow on a Mac
 CONTINUES = "[Obf"
-#: end the screen, with the terminal restored
+#: signals that end the screen and restore the terminal
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-#: a signal ends the process after this time, whatever it waits for
+#: after a signal, the process ends within this time, whatever it waits for
 END_S = 5
 STDOUT = 1
-#: what the screen draws with, for a terminal that has only ASCII
+#: ASCII replacements for the characters that the screen draws with
 _GLYPHS = {"│": "|", "─": "-", "…": ".", "·": "-", "↓": "v", "↑": "^", "←": "<", "→": ">"}
-#: the input thread looks this often whether to end
+#: how often the input thread checks whether to end
 POLL_S = 0.1
 
 
 class Parser(XTermParser):
-    """Makes keys and pastes of what the terminal sends."""
+    """Turns what the terminal sends into keys and pastes."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
-        #: the paste so far; None outside of one
+        #: the paste so far; None outside a paste
         self._pasted: str | None = None
         self._tail = ""
 
     def feed(self, data: str) -> Iterable[Message]:
-        """The events of this input. An Esc at the end of one read was the key, unless the next read continues a sequence."""
+        """The events of this input. Esc at the end of a read is a key, unless the next read continues a sequence."""
         if self._tail.endswith(ESC) and self._timeout_time is not None and data[0] not in CONTINUES[:2]:
             self._timeout_time = 0.0
             yield from self.tick()
@@ -58,7 +58,7 @@ class Parser(XTermParser):
             yield from super().feed(to_parse)
 
     def _to_parse(self, data: str) -> str:
-        """The input with each paste held back until its end and made plain: nothing in it is a key."""
+        """The input, with each paste held back until its end and cleaned, so that nothing in it is a key."""
         found = ""
         while data:
             if self._pasted is None:
@@ -78,7 +78,7 @@ class Parser(XTermParser):
         return found
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        """The keys of a sequence. Most terminals send the same for Alt+x and for Esc, x: here it is always the second."""
+        """The keys of a sequence. Most terminals send the same for Alt+x and for Esc, x; read both as Esc, x."""
         is_pair = len(sequence) == 2 and sequence[0] == ESC and sequence[1].isprintable()
         if sequence in ALT_ENTER:
             yield events.Key("alt+enter", None)
@@ -90,13 +90,13 @@ class Parser(XTermParser):
 
 
 def plain(pasted: str) -> str:
-    """Pasted text with its lines and tabs, without colors, and with other control characters written out."""
+    """Pasted text without colors; line breaks and tabs are kept, other control characters escaped."""
     return visible(uncoloured(pasted.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 @functools.cache
 def in_ascii(char: str) -> str:
-    """A character for a terminal that has only ASCII, as wide as it is: a glyph like it, its letter, or `?`."""
+    """A character in ASCII, of the same width: a similar glyph, its base letter, or `?`."""
     letters = unicodedata.normalize("NFKD", _GLYPHS.get(char, char)).encode("ascii", "ignore").decode()
     return letters if len(letters) == cells(char) else "?" * cells(char)
 
@@ -110,7 +110,7 @@ codecs.register_error("llmc-ascii", _written_in_ascii)
 
 
 class Output:
-    """Where the screen is drawn: stdout, because stderr may be a file. What a lost terminal does not take is dropped."""
+    """Where the screen is drawn: stdout, because stderr may be a file. Output to a lost terminal is dropped."""
 
     def __init__(self, *, only_ascii: bool) -> None:
         encoding, errors = ("ascii", "llmc-ascii") if only_ascii else ("utf-8", "replace")
@@ -131,7 +131,7 @@ class Output:
 
 
 class TerminalDriver(LinuxDriver):
-    """Reads and draws on the terminal; signals that end the process restore it first."""
+    """Reads from and draws on the terminal; a signal restores the terminal before it ends the process."""
 
     def __init__(self, app: "Frame", **options: Any) -> None:
         super().__init__(app, **options)
@@ -148,7 +148,7 @@ class TerminalDriver(LinuxDriver):
             self._loop.remove_signal_handler(one)
 
     def _end(self, number: signal.Signals) -> None:
-        """End the screen; a terminal that takes no output, or an order at work, delays that only so long."""
+        """End the screen; a blocked terminal or a running order cannot delay this beyond END_S."""
         signal.alarm(END_S)
         self._app.exit(None, 128 + number)
 

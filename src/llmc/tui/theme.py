@@ -1,6 +1,6 @@
-"""Colours of the screen: for dark and light terminals, and the terminal's own sixteen. Pure.
+"""Colors of the screen: for dark and light terminals, and the terminal's own sixteen. Pure.
 
-Colour comes third, after the word and the glyph: without any, every status can still be told apart.
+Color comes third, after the word and the glyph: every status can be told apart without it.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from llmc.api.views import LOOKS, Look
 
 
 class Theme(Struct, frozen=True):
-    """The colours of one theme."""
+    """The colors of one theme."""
 
     name: str
     dark: bool
@@ -87,7 +87,7 @@ THEMES = {theme.name: theme for theme in (DARK, LIGHT)}
 
 
 def glyph_of(look: Look, *, plain: bool) -> str:
-    """The glyph of a look; `plain`: the terminal may not have it."""
+    """The glyph of a look; `plain`: in ASCII, for a terminal that may not have the glyph."""
     return look.ascii if plain else look.glyph
 
 

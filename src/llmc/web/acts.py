@@ -1,6 +1,6 @@
-"""What a browser may order: each verb of a worker, of a question, a task, a goal or a review, as an order of `api/`.
+"""The actions of the web page: orders of `api/` for workers, the fleet, tasks and goals.
 
-Each says what it is about: orders about the same thing wait for each other, all others run side by side.
+Each order says what it is about: only one order about the same thing runs at a time, and all others run in parallel.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Form = Mapping[str, str]
 
 
 class Order(Struct, frozen=True):
-    """The command line for people, and what does it."""
+    """What an order is about, its command line to show, and the function that runs it."""
 
     about: str
     command: str
@@ -32,14 +32,14 @@ def _text(form: Form, what: str = "text") -> str:
 
 
 def accept(project: Project, worker: str, form: Form) -> Order:
-    """Only the change that the user was asked about. While it is checked the worker is free, as at the terminal."""
+    """Land only the change that the user confirmed. The worker can get other orders meanwhile, as in a terminal."""
     return Order(
         f"accept of {worker}", *orders.accept(project, worker, _text(form, "commit"), only_seen=True)
     )
 
 
 def reject(project: Project, worker: str, form: Form) -> Order:
-    """Only the prompt that the user saw, where one was shown."""
+    """Send only the prompt that the user saw, if one was shown."""
     general = form.get("text", "").strip()
     return Order(worker, *orders.request(project, worker, general, form.get("seen", "")))
 
@@ -49,7 +49,7 @@ def message(project: Project, worker: str, form: Form) -> Order:
 
 
 def answer(project: Project, worker: str, form: Form) -> Order:
-    """Only the question that the browser showed."""
+    """Answer only the question that the browser showed."""
     if form.get("asked") and form["asked"] != workers.question(project, worker).key:
         raise Refused(
             f"{worker} is now asking a different question", hint="Read the new question, then answer it."
@@ -58,7 +58,7 @@ def answer(project: Project, worker: str, form: Form) -> Order:
 
 
 def hold(project: Project, worker: str, form: Form) -> Order:
-    """It takes no lock of the worker, and so waits for nothing. What the button said: a page may be a moment old."""
+    """Put on hold, never toggle: the page may be out of date. Waits for nothing, as it takes no lock of the worker."""
     return Order(f"hold of {worker}", *orders.hold(project, worker, True))
 
 
@@ -82,7 +82,7 @@ OF_WORKER: dict[str, Callable[[Project, str, Form], Order]] = {
 
 
 def start_any(project: Project, form: Form) -> Order:
-    """Each picks a worker of its own; the same task twice is one order."""
+    """Start a task on any free worker. Different tasks start in parallel; the same task twice is one order."""
     return _of_command(*orders.start(project, None, _text(form)))
 
 
@@ -91,7 +91,7 @@ def add(project: Project, form: Form) -> Order:
 
 
 def undo(project: Project, form: Form) -> Order:
-    """Only the change that the user was asked about."""
+    """Revert only the change that the user confirmed."""
     target = acceptance.undo_target(project)
     if form.get("commit", "") != target.commit:
         raise UsageError(
@@ -102,7 +102,7 @@ def undo(project: Project, form: Form) -> Order:
 
 
 def answer_there(project: Project, form: Form) -> Order:
-    """Answer a worker of another node: only the question that the browser showed."""
+    """Answer a worker on another node, but only the question that the browser showed."""
     name = _text(form, "worker")
     return Order(name, *orders.answer(project, name, _text(form), _text(form, "asked")))
 
@@ -206,7 +206,7 @@ def _simple(about: str, words: Sequence[str], act: Callable[[], str]) -> Order:
 
 
 def _of_command(command: str, act: Act) -> Order:
-    """About nothing that another order is about."""
+    """An order that conflicts only with the same command."""
     return Order(command, command, act)
 
 

@@ -1,4 +1,4 @@
-"""The charts of a night as shapes: where each bar and each span stands. The numbers are the digest's own. Pure."""
+"""The charts of a night as shapes: the position of each bar and span. The numbers come from the digest. Pure."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +7,14 @@ from msgspec import Struct
 from llmc.api.night_view import Night, clock_of
 
 WIDTH, HEIGHT = 960, 160
-#: a bar is not wider, however few there are
+#: maximum width of a bar, however few there are
 WIDEST = 60
-#: the height of a bar that lies in a lane
+#: height of a horizontal bar, which has its own lane
 LANE = 10
 
 
 class Bar(Struct, frozen=True):
-    """A bar of a chart: its place, and its number as text."""
+    """A bar of a chart: its position, and its value as text."""
 
     x: float
     y: float
@@ -25,14 +25,14 @@ class Bar(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """A chart: its title with the total, its bars, and the same as a table."""
+    """A chart: its title with the total, its bars, and the same data as a table."""
 
     title: str
     name: str
     bars: tuple[Bar, ...]
-    #: the time under each step, and its value
+    #: the time or the name of each bar, and its value
     rows: tuple[tuple[str, str], ...]
-    #: over time: the value at the upper edge, and where the bars stand
+    #: for bars over time: the value at the top edge, and the height of the baseline
     most: str = ""
     zero: float = HEIGHT
 
@@ -45,7 +45,7 @@ class Lane(Struct, frozen=True):
 
 
 class NightCharts(Struct, frozen=True):
-    #: writes a time of the period
+    #: formats a time of the period
     clock: Callable[[float], str]
     landed: Chart
     cost: Chart
@@ -96,7 +96,7 @@ def of_night(night: Night) -> NightCharts:
 def _over_time(
     name: str, title: str, times: Sequence[str], up: Sequence[float], down: Sequence[float], form: str
 ) -> Chart:
-    """Bars over time; `down` hangs below the line."""
+    """Bars over time; those of `down` hang below the baseline."""
     most_up, most_down = max(up, default=0), max(down, default=0)
     scale = HEIGHT / ((most_up + most_down) or 1)
     zero = most_up * scale
@@ -131,7 +131,7 @@ def _over_time(
 
 
 def _by_name(name: str, title: str, values: dict[str, float], form: str) -> Chart:
-    """Bars from left to right, each in a lane of its own."""
+    """Horizontal bars, each in its own lane."""
     most = max(values.values(), default=0) or 1
     bars = tuple(
         Bar(0, 0, max(1.0, value / most * WIDTH), LANE, f"{label}  {form.format(value)}", name)

@@ -1,6 +1,6 @@
-"""The one door of the server: every request and WebSocket passes the access rules, and gets the page's policy.
+"""The only entry to the server: checks every request and WebSocket by the access rules, and adds the policy headers.
 
-Plain ASGI, so that a stream costs nothing here.
+Plain ASGI, so that streams cost nothing here.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: a body that takes longer to arrive is refused
 BODY_S = 20.0
-#: cookies of our name that are looked at: another server of this machine can set some, too
+#: most cookies of our name to check: other servers on this machine can set some, too
 MOST_COOKIES = 8
-#: addresses whose failed sign-ins are remembered
+#: most addresses whose failed sign-ins are remembered
 MOST_ADDRESSES = 1000
-#: what every answer carries
+#: headers of every response
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    # not "no-referrer": a form would send `Origin: null` then, and be refused
+    # not "no-referrer": then a form would send `Origin: null` and be refused
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -40,20 +40,20 @@ _HEADERS = (
 
 
 class TooLarge(Exception):
-    """The body has more bytes than its header said, or than we read."""
+    """The body is larger than the limit, or arrives too slowly."""
 
 
 class Guard:
-    """Wraps the application. `scope["browser"]` is who asks, `scope["home"]` what its addresses begin with."""
+    """Wraps the application. Sets `scope["browser"]` (None: not signed in) and `scope["home"]`, its URL prefix."""
 
     def __init__(
         self, app: App, sign_ins: SignIns, hosts: frozenset[str], cookie: str, *, read_only: bool
     ) -> None:
         self._app, self._sign_ins, self._hosts = app, sign_ins, hosts
         self._cookie, self._read_only = cookie, read_only
-        #: when sign-ins failed, by address
+        #: times of failed sign-ins, by address
         self._failures: dict[str, deque[float]] = {}
-        #: browsers with something that lasts, by hash, each with what is done when it is signed out
+        #: by hash: browsers that may have an open stream or terminal, each with a future that is done on sign-out
         self._lasting: dict[str, tuple[Browser, asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,13 +61,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        # In place: a stream keeps its scope for hours.
+        # Changed in place, not copied: a stream keeps its scope for hours.
         place, scope["path"] = access.place_in(scope["path"])
         scope["home"] = f"/{place}" if place else ""
         try:
             browser = await self._browser(place, headers.get("cookie", ""))
             unreadable = None
-        except LlmcError:  # where the file is concerns nobody who is not signed in
+        except LlmcError:  # the error names the file, which an unknown browser must not learn
             browser = None
             unreadable = access.Refusal(
                 503, "cannot read the list of signed-in browsers; run `llmc web --link` to see why"
@@ -82,7 +82,7 @@ class Guard:
             embedded=access.is_embedded(headers),
             body_bytes=access.body_bytes(headers.get("content-length", "0")),
         )
-        # More than one Host or Origin: which one a proxy believed is unknown.
+        # With more than one Host or Origin, it is unknown which one a proxy used.
         names = [name for name, _ in scope["headers"]]
         doubled = names.count(b"host") != 1 or names.count(b"origin") > 1
         refusal = (
@@ -102,7 +102,7 @@ class Guard:
             await self._app(scope, _limited(receive, self._until_signed_out(receive, browser)), sender)
 
     async def _browser(self, place: str, cookies: str) -> Browser | None:
-        """Who has this place and one of these cookies."""
+        """The browser that is signed in with this place and one of these cookies."""
         given = cookies_of(cookies, self._cookie) if place else []
         found = (self._sign_ins.browser(Secret(place, cookie)) for cookie in given)
         browser = next((one for one in found if one is not None), None)
@@ -112,7 +112,7 @@ class Guard:
         return browser
 
     def _while_signed_in(self, send: Send, browser: Browser | None) -> Send:
-        """What lasts, a stream or a terminal, ends with the sign-in."""
+        """Send to a browser; end its streams and terminals when it is signed out."""
         ended = False
 
         async def sending(message: Message) -> None:
@@ -132,7 +132,7 @@ class Guard:
         return sending
 
     def _until_signed_out(self, receive: Receive, browser: Browser | None) -> Receive:
-        """What a browser sends; after its sign-out it has left, also where nothing moves."""
+        """Receive from a browser; its sign-out counts as a disconnect, also on an idle connection."""
         if browser is None:
             return receive
 
@@ -156,7 +156,7 @@ class Guard:
                 signed_out.set_result(None)
 
     def _typed(self, receive: Receive, browser: Browser | None) -> Receive:
-        """What comes through a WebSocket, until the sign-in ends."""
+        """Receive from a WebSocket until the browser is signed out."""
 
         async def received() -> Message:
             message = await receive()
@@ -191,7 +191,7 @@ class Guard:
             query = scope["query_string"].decode("latin-1")
             target = asked.path + (f"?{query}" if query else "")
             status, body = 303, ""
-            # A browser that has a place of its own, and is not signed in there, is not led back to it.
+            # Keep login.js from sending a browser back to its own place, where it is not signed in.
             ended = "&out=yes" if scope["home"] else ""
             location = f"/login?next={quote(target, safe='/', errors='replace')}{ended}"
             headers.append((b"location", location.encode()))
@@ -203,11 +203,11 @@ class Guard:
         await sender({"type": "http.response.body", "body": data})
 
     def may_try(self, address: str) -> bool:
-        """Whether another sign-in may be tried now from this address: nobody can lock another one out."""
+        """Whether this address may try to sign in now; counted by address, so that none can lock out another."""
         return not access.too_many(self._failures.get(address, ()), time.monotonic())
 
     def failed(self, address: str) -> None:
-        # The address that failed last is the newest.
+        # Move the address to the end: the oldest one is dropped first.
         times = self._failures.pop(address, deque(maxlen=access.MOST_FAILURES))
         times.append(time.monotonic())
         self._failures[address] = times
@@ -216,13 +216,13 @@ class Guard:
 
 
 def cookies_of(header: str, name: str) -> list[str]:
-    """The values of our cookie. What other servers of this machine have set is in the same header, of any form."""
+    """The values of our cookie. The header also has cookies of other servers on this machine, in any form."""
     pairs = (piece.strip().partition("=") for piece in header.split(";"))
     return [value for key, _, value in pairs if key == name and value][:MOST_COOKIES]
 
 
 def _limited(receive: Receive, later: Receive) -> Receive:
-    """The body, refused when it grows too large or comes too slowly; then `later`, without a limit: a stream waits for hours."""
+    """Receive the body, refused if too large or too slow; then use `later` without a limit: streams wait for hours."""
     read, ended = 0, False
     until = asyncio.get_running_loop().time() + BODY_S
 
@@ -245,7 +245,7 @@ def _limited(receive: Receive, later: Receive) -> Receive:
 
 
 def _with_headers(scope: Scope, send: Send) -> Send:
-    """Adds what every answer carries; a policy of its own, and how long it may be kept, an answer says itself."""
+    """Add the headers of every response. A response may bring its own policy and Cache-Control."""
     kept = scope["path"].startswith("/static/")
 
     async def sending(message: Message) -> None:
@@ -263,5 +263,5 @@ def _with_headers(scope: Scope, send: Send) -> Send:
 
 
 def named(browser: Browser | None, address: str) -> str:
-    """Who asked and from where, for the event log. A proxy says the address: any text."""
+    """Who asked and from where, for the event log. A proxy can report any text as the address."""
     return f"{browser.name if browser else 'unknown'}, {shortened(printable(address), 60)}"

@@ -1,4 +1,4 @@
-"""Templates and what they use. Everything is escaped; a control character draws as text, not as an effect."""
+"""Templates and their filters. All text is escaped; control characters have no effect."""
 
 import os
 import re
@@ -19,16 +19,16 @@ from llmc.base.text import age, printable, shortened, visible
 from llmc.web.rules import sgr
 
 HERE = Path(__file__).parent
-#: control characters, what turns the direction of text, and what is no UTF-8: in no page, wherever it comes from
+#: never in a page: control characters, characters that change the direction of text, and lone surrogates
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 #: lines of an agent's screen on a card
 PREVIEW_LINES = 3
-#: a line of these only says nothing
+#: a line with only these characters says nothing
 _FRAME = " \t─━═│┃┌┐└┘╭╮╰╯├┤>❯"
 
 
 def text(value: object) -> Markup:
-    """Text of agents and files, with control characters made visible."""
+    """Text from agents and files, with control characters made visible."""
     return escape(visible(str(value)))
 
 
@@ -38,12 +38,12 @@ def line(value: object, most: int = 200) -> Markup:
 
 @pass_context
 def command(context: Context, value: object, most: int = 300) -> Markup:
-    """A command, or a text of ours with commands in it: on the page of another root they name that root."""
+    """A command, or our own text with commands in it. On the page of another root, they name that root."""
     return line(context["with_root"](str(value)), most)
 
 
 def screen(lines: Iterable[str]) -> Markup:
-    """An agent's screen: its colours as classes."""
+    """An agent's screen, with its colors as CSS classes."""
     return Markup("\n").join(_screen_line(one) for one in lines)
 
 
@@ -62,7 +62,7 @@ def preview(lines: Iterable[str]) -> Markup:
 
 
 def words(row: DiffRow) -> Markup:
-    """A line of a diff, its changed words marked."""
+    """A line of a diff, with its changed words marked."""
     if not row.words:
         return text(row.text)
     tag = "ins" if row.kind is Kind.ADDED else "del"
@@ -74,7 +74,7 @@ def words(row: DiffRow) -> Markup:
 
 
 def file_key(path: str) -> str:
-    """A file's name as a form can carry it: a name may have bytes that are no text."""
+    """A file's name, encoded for a form: a name may have bytes that are not text."""
     return quote(os.fsencode(path))
 
 
@@ -89,7 +89,7 @@ def since(unix: float) -> Markup:
     return Markup('<time datetime="{}" data-since="{}">{}</time>').format(stamp, int(unix), clock(unix)[:5])
 
 
-#: a row of a diff, with its number there
+#: a row of a diff, with its index
 Numbered = tuple[int, DiffRow]
 
 
@@ -142,11 +142,11 @@ def render(name: str, context: dict[str, Any]) -> str:
 
 
 class Naming:
-    """Finds the commands in texts of ours; `names`: the first words of all commands."""
+    """Finds the commands in our own texts; `names`: the first words of all commands."""
 
     def __init__(self, names: Iterable[str]) -> None:
         known = "|".join(map(re.escape, names))
-        # What is quoted is an argument, and not a command of ours.
+        # Quoted text is an argument, not one of our commands.
         self._command = re.compile(rf"(?<!\w)'[^']*'|(?<![\w/.-])llmc (?=(?:{known})\b)")
 
     def with_root(self, text: str, root: str) -> str:

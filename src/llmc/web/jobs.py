@@ -1,6 +1,6 @@
-"""Orders from browsers, as jobs: each runs in a thread of its own, its steps can be watched, and its end stays readable.
+"""Orders from browsers, as jobs. Each runs in its own thread; its steps can be watched, and its outcome stays readable.
 
-One job at a time about the same thing: two browsers that order the same share one job.
+Only one job about the same thing runs at a time; two browsers that give the same order share one job.
 """
 
 import secrets
@@ -11,18 +11,18 @@ from llmc.api.said import BAD, Act, Said
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused
 
-#: ended jobs that can still be read
+#: how many ended jobs stay readable
 KEPT = 200
 
 
 class Job:
-    """An order and how far it is."""
+    """An order and its progress."""
 
     def __init__(self, about: str, worker: str, command: str, by: str) -> None:
         self.id = secrets.token_hex(6)
-        #: orders about the same thing wait for each other
+        #: only one order about the same thing runs at a time
         self.about = about
-        #: "" for the fleet as a whole
+        #: "" if the order is not for one worker
         self.worker = worker
         self.command = command
         self.by = by
@@ -40,7 +40,7 @@ class Jobs:
         self._turn = threading.Lock()
 
     def start(self, about: str, worker: str, command: str, act: Act, by: str) -> Job:
-        """Start an order; one that already runs is returned. Refused while another one about the same runs."""
+        """Start an order, or return it if it already runs. Refused while another order about the same thing runs."""
         with self._turn:
             running = next(
                 (job for job in self._jobs.values() if job.said is None and job.about == about), None
@@ -61,7 +61,7 @@ class Jobs:
         try:
             thread.start()
         except RuntimeError as error:
-            del self._jobs[job.id]  # it would be busy for ever
+            del self._jobs[job.id]  # else it would be busy forever
             raise Refused(f"cannot run the command now: {error}", hint="Try again in a moment.") from error
         return job
 
@@ -88,10 +88,10 @@ class Jobs:
         return found
 
     def latest(self, worker: str) -> Job | None:
-        """The order for a worker that runs, else the last one."""
+        """The running order for a worker, else the last one."""
         ours = [job for job in self.recent(len(self._jobs)) if job.worker == worker]
         return next((job for job in ours if job.said is None), ours[0] if ours else None)
 
     def recent(self, count: int) -> list[Job]:
-        """The newest first. Pages read them in threads of their own, so this is a copy."""
+        """The latest jobs, newest first; a copy, because pages are made in threads."""
         return list(reversed(self._jobs.values()))[:count]

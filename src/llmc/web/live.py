@@ -1,4 +1,4 @@
-"""One root, followed once for all browsers: the latest of everything, and a wake-up for every stream when it changes."""
+"""One root, followed once for all browsers: holds its latest state, and wakes the streams when it changes."""
 
 import asyncio
 import contextlib
@@ -21,16 +21,16 @@ from llmc.api.views import Fleet
 from llmc.base.errors import LlmcError
 from llmc.web.jobs import Job, Jobs
 
-#: the least time between two wake-ups of the streams
+#: minimum time between two wake-ups of the streams
 PAUSE_S = 0.25
-#: a look at the root tells its events and its fleet one after the other
+#: how long to gather changes: a look at the root reports its events and its fleet one after the other
 GATHER_S = 0.02
-#: the topic that changes when nothing else does, this often
+#: a topic that changes this often, even when nothing else does
 ALIVE = "alive"
 ALIVE_S = 20.0
 #: how long the first page waits for the first look at a root
 FIRST_LOOK_S = 20.0
-#: how long a page waits for a look that shows a worker which was just added
+#: how long a page waits until a worker that was just added is seen
 NEW_WORKER_S = 5.0
 
 
@@ -50,7 +50,7 @@ class Waiter:
 
 
 class Live:
-    """What is known of a root now. Everything but `_heard` runs in the event loop."""
+    """What is known of a root now. Changes only in the event loop; other threads call `_heard` and `_from_thread`."""
 
     def __init__(self, key: str, project: Project) -> None:
         self.key, self.project = key, project
@@ -61,7 +61,7 @@ class Live:
         self.jobs = Jobs(lambda job: self._from_thread("job", f"job {job.id}"))
         #: how often each topic has changed
         self.revisions: Counter[str] = Counter()
-        #: the server stops: every stream ends now
+        #: the server is stopping: every stream ends now
         self.ended = False
         self._waiters: set[Waiter] = set()
         self._changed: set[str] = set()
@@ -93,7 +93,7 @@ class Live:
             ) from error
 
     async def expect(self, worker: str) -> None:
-        """Wait until a worker that was added a moment ago is seen, too."""
+        """Wait until a worker is seen, if it was just added."""
         if self._knows(worker) or worker not in await asyncio.to_thread(self._recorded):
             return
         with contextlib.suppress(TimeoutError):
@@ -114,7 +114,7 @@ class Live:
         return ()
 
     def reviewed_by(self, browser: str) -> dict[str, str]:
-        """The commit that a browser saw last of each worker."""
+        """By worker: the commit that a browser last reviewed."""
         return self._reviewed.setdefault(browser, {})
 
     def stop(self) -> None:
@@ -149,7 +149,7 @@ class Live:
                 self.changed("fleet")
 
     def changed(self, *topics: str) -> None:
-        """Wake the streams that show one of these topics, soon: changes in a short time are one wake-up."""
+        """Soon wake the streams that show one of these topics; changes close together cause one wake-up."""
         self.revisions.update(topics)
         self._changed.update(topics)
         if self._waking is None:
@@ -172,7 +172,7 @@ class Live:
         self.changed("fleet")
 
     def next_change(self, topics: frozenset[str]) -> Waiter:
-        """A future that ends with the next change of these topics."""
+        """A waiter whose future is done at the next change of these topics."""
         waiter = Waiter(topics, asyncio.get_running_loop().create_future())
         self._waiters.add(waiter)
         return waiter
@@ -197,7 +197,7 @@ class Live:
         self.screens = {name: screen for name, screen in self.screens.items() if name in self._looks}
 
     def newest_events(self) -> list[EventLine]:
-        """A copy, for a page that is made in a thread."""
+        """The events, newest first; a copy, because pages are made in threads."""
         return list(self.events)[::-1]
 
     def job_of(self, worker: str) -> Job | None:

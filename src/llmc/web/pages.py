@@ -1,6 +1,6 @@
-"""The pages: what each shows, which of its parts live, and what wakes them. The same context draws a page and its stream.
+"""The pages: what each shows, which parts are live, and what updates them. A page and its stream use the same context.
 
-A context is made in a thread of its own, since most read files or ask git.
+A context is made in a thread, since most of them read files or call git.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ Query = Mapping[str, str]
 
 #: tabs of a worker's page
 TABS = ("screen", "talk", "task", "log")
-#: rows of a diff that come with the page; the files after them come when the reader gets there
+#: how many rows of a diff come with the page; later files are loaded when the reader gets there
 FIRST_ROWS = 400
-#: workers whose screens the board shows
+#: most workers whose screens the board shows
 MOST_PREVIEWS = 40
 
 
@@ -41,9 +41,9 @@ class Page(Struct, frozen=True):
     context: Callable[[], Context]
     #: the elements that change while the page is open, each with its template
     parts: tuple[str, ...] = ()
-    #: changes of these are shown
+    #: topics whose changes update the page
     topics: frozenset[str] = frozenset({"fleet"})
-    #: whose screens it shows
+    #: workers whose screens the page shows
     screens: tuple[str, ...] = ()
 
 
@@ -52,12 +52,12 @@ class Action(Struct, frozen=True):
 
     verb: str
     label: str
-    #: what is asked before; "" for nothing
+    #: what to ask for confirmation; "" to ask nothing
     ask: str = ""
 
 
 class Card(Struct, frozen=True):
-    """An item of the attention list, with what can be done about it here."""
+    """An item of the attention list, with the actions available here."""
 
     item: Item
     row: Row | None
@@ -116,7 +116,7 @@ def _card(project: Project, fleet: Fleet, item: Item) -> Card:
 
 
 def _question(project: Project, item: Item) -> workers.Question | None:
-    """The question of an item that can be answered on a page."""
+    """The question of an item, if it can be answered on a page."""
     if item.worker and item.kind in ("question", "input", "dialog"):
         with contextlib.suppress(LlmcError):  # it cannot be answered from here; the item says how
             return workers.question(project, item.worker)
@@ -203,7 +203,7 @@ def _lazy_from(shown: commenting.Page) -> int:
 
 
 def _notes(shown: commenting.Page) -> dict[str, dict[int, list[commenting.Placed]]]:
-    """The comments by file and row; row -1 stands above the file, and the file "" above all."""
+    """The comments by file and row; row -1 is above the file, and file "" is above all files."""
     notes: dict[str, dict[int, list[commenting.Placed]]] = {}
     files = {file.path: file for file in shown.files}
     for one in shown.comments:
@@ -224,7 +224,7 @@ def task_list(live: Live, query: Query) -> Page:
 
 
 def goal_list(live: Live, query: Query) -> Page:
-    """`why` and `goal` in the address: the goal or plan item that is explained."""
+    """The goals; `why` and `goal` in the URL name the goal or plan item to explain."""
     item, goal_id = query.get("why", ""), query.get("goal", "")
 
     def context() -> Context:
@@ -261,7 +261,7 @@ def the_night(live: Live, query: Query) -> Page:
 
 
 def _since(query: Query) -> float | None:
-    """The start of the period; None: since the user last looked."""
+    """The start of the period; None: since the user last read the digest."""
     if not query.get("since"):
         return None
     try:
@@ -285,7 +285,7 @@ def events(live: Live, query: Query) -> Page:
 
 
 def all_roots(live: Live, query: Query) -> Page:
-    """Every root of this user; what it shows of them is in the context of all pages."""
+    """Every root of this user; the context that all pages share has what it shows."""
     return Page("roots", dict, ("roots",))
 
 
@@ -308,7 +308,7 @@ def job(live: Live, job_id: str) -> Page:
 
 
 def page_named(live: Live, name: str, about: str, query: Query) -> Page:
-    """The page that a stream belongs to; `about`: its worker or order."""
+    """The page that a stream belongs to; `about`: its worker or job."""
     if name in OF_FLEET:
         return OF_FLEET[name](live, query)
     if name in ("worker", "review"):
@@ -319,7 +319,7 @@ def page_named(live: Live, name: str, about: str, query: Query) -> Page:
 
 
 def shared(live: Live, page: str, home: str, *, read_only: bool) -> Context:
-    """What every template may use. `home`: what the browser's addresses begin with."""
+    """The context that all pages share. `home`: the prefix of the browser's URLs."""
     return {
         "fleet": live.fleet,
         "trouble": live.trouble,
@@ -332,5 +332,5 @@ def shared(live: Live, page: str, home: str, *, read_only: bool) -> Context:
 
 
 def address(live: Live) -> str:
-    """What the addresses of a root begin with. Its name is any name of a directory."""
+    """The URL prefix of a root; quoted, because its name can be any directory name."""
     return f"/r/{quote(live.key, safe='')}" if live.key else ""

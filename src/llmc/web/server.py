@@ -1,4 +1,4 @@
-"""The server of the web page: its roots, its routes, and the process that runs it."""
+"""The server of the web page: its roots, routes and request handlers."""
 
 import asyncio
 import contextlib
@@ -33,15 +33,15 @@ from llmc.web.stream import HOME, Feeds, Stream
 
 Found = TypeVar("Found")
 
-#: pages are made in threads of their own, so that a slow git does not keep others waiting
+#: how many threads make pages, so that a slow git does not delay other pages
 THREADS = 12
-#: fields of a form
+#: most fields of a form
 MOST_FIELDS = 100
-#: the latest orders, whose outcome every page knows
+#: how many of the latest orders every page knows the outcome of
 SHOWN_JOBS = 20
 #: the parts that every page has
 COMMON = ("nav", "health", "said")
-#: what else fails (git, a lock) may work the next time
+#: HTTP status by exit code; other failures (git, a lock) get 503, since they may be temporary
 _STATUS = {Exit.NOT_FOUND: 404, Exit.USAGE: 400, Exit.REFUSED: 409}
 
 
@@ -59,7 +59,7 @@ class Site:
         read_only: bool = False,
         unserved: Sequence[str] = (),
     ) -> None:
-        """`projects`: by the name in their address; the first has the short addresses. `commands`: the name of each. `unserved`: roots not among them."""
+        """`projects`: by name in the URL; the first needs none. `commands`: all names. `unserved`: other roots."""
         self.lives = {
             key: Live(key if number else "", project)
             for number, (key, project) in enumerate(projects.items())
@@ -132,7 +132,7 @@ class Site:
         self._threads.shutdown(wait=False)
 
     async def _follow_sign_outs(self) -> None:
-        """Another process may sign browsers out: the file that says so is beside the state of the first root."""
+        """End the streams of signed-out browsers; another process can sign them out, in a file of the first root."""
         first = next(iter(self.lives.values()))
         while True:
             await first.next_change(frozenset({"fleet", ALIVE})).future
@@ -141,7 +141,7 @@ class Site:
     # What a request is about.
 
     async def live(self, request: Any) -> Live:
-        """The root of a request, followed from now on."""
+        """The root of a request. Waits for the first look at it, and for a worker that was just added."""
         key = request.path_params.get("root")
         found = next(iter(self.lives.values())) if key is None else self.lives.get(key)
         if found is None:
@@ -178,7 +178,7 @@ class Site:
         }
 
     def _with_root(self, live: Live | None) -> Callable[[str], str]:
-        """Makes the commands of a text work from any directory: those of another root name it."""
+        """A function that makes the commands in a text work from any directory: those for another root name it."""
         return partial(self._naming.with_root, root=str(live.project.root.path) if live and live.key else "")
 
     # Pages, and their streams.
@@ -211,7 +211,7 @@ class Site:
         )
 
     async def review(self, request: Request) -> Response:
-        """The whole change. Only here it counts as seen: the stream of an open page does not draw the diff again."""
+        """The whole change. Only this request counts as a review: the stream of an open page does not send the diff."""
         live = await self.live(request)
         page = pages.review(live, request.path_params["worker"], request.query_params)
         context = await self.in_thread(page.context)
@@ -238,13 +238,13 @@ class Site:
         return Stream(live, page, request.scope["home"], feed)
 
     def _made_parts(self, live: Live, page: pages.Page) -> dict[str, str]:
-        """The live elements of a page, with `HOME` in their addresses."""
+        """The live elements of a page, with `HOME` as the prefix of their URLs."""
         context = self._shared(live, page.name, HOME)
         names: tuple[str, ...] = COMMON
         try:
             context |= page.context()
             names = (*COMMON, *page.parts)
-        except LlmcError as error:  # such as a worker that is gone: the rest of the page goes on
+        except LlmcError as error:  # for example, the worker is gone: the rest of the page stays live
             context["trouble"] = f"{error.message}. {error.hint}" if error.hint else error.message
         return {name: render(f"parts/{name}.html", context) for name in names}
 
@@ -303,14 +303,14 @@ class Site:
         return await self._order(request, _verb(acts.OF_GOALS, request))
 
     def _refuse_if_read_only(self) -> None:
-        """For pages that only serve a change; the door refuses every change."""
+        """Refuse a page that only serves to make a change; the guard refuses the change itself."""
         if self.read_only:
             raise Refused("this server is read-only")
 
     # Comments of a review.
 
     async def review_file(self, request: Request) -> Response:
-        """One file of a diff, for a reader who got there."""
+        """One file of a diff, loaded when the reader gets there."""
         live = await self.live(request)
         worker, number = request.path_params["worker"], number_of(request.path_params, "number")
         context = await self.in_thread(pages.review(live, worker, request.query_params).context)
@@ -339,7 +339,7 @@ class Site:
         return HTMLResponse(render("parts/comment_form.html", shown))
 
     async def save_draft(self, request: Request) -> Response:
-        """A new comment: on a row of a file, on a file, or on the whole change."""
+        """Save a new comment on a row of a file, on a file, or on the whole change."""
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
         def save() -> commenting.Comment:
@@ -451,7 +451,7 @@ class Site:
             return HTMLResponse(
                 render("login.html", {"link": link, "next": target, "problem": problem}), status
             )
-        with contextlib.suppress(LlmcError):  # a state that cannot be read is no reason to stay outside
+        with contextlib.suppress(LlmcError):  # an unreadable state must not prevent the sign-in
             by = named(self.sign_ins.browser(secret), address)
             await self.in_thread(orders.note_sign_in, next(iter(self.lives.values())).project, by)
         answer = RedirectResponse(f"/{secret.place}{target}", 303)
@@ -492,7 +492,7 @@ class Site:
         return self._problem(request, _STATUS.get(error.exit_code, 503), error.message, error.hint)
 
     def _problem(self, request: Request, status: int, message: str, hint: str = "") -> Response:
-        """What is wrong, as a page with a way back; as a line of the page for what htmx asked."""
+        """The error as a page with a link back, or as a part of the page for a request by htmx."""
         template = "parts/problem.html" if "hx-request" in request.headers else "error.html"
         live = self.lives.get(request.path_params.get("root", ""))
         back = request.scope["home"] + (pages.address(live) if live else "")
@@ -503,11 +503,11 @@ class Site:
         return self._problem(request, 404, f"no page {request.url.path[:80]}")
 
     async def _no_page(self, request: Request, error: Exception) -> Response:
-        """Such as the address of an order, reloaded or opened from the history."""
+        """For example, the URL of an order that was reloaded or opened from the history."""
         return self._problem(request, 405, f"{request.url.path[:80]} is not a page", "Nothing was changed.")
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        """The server has the traceback; who asked gets a page with a way back."""
+        """The server prints the traceback; the browser gets a page with a link back."""
         return self._problem(
             request,
             500,
@@ -536,12 +536,12 @@ async def form_of(request: Request) -> dict[str, str]:
         fields = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError as error:
         raise UsageError(f"the form has more than {MOST_FIELDS} fields") from error
-    # A browser sends every line end of a text as two characters.
+    # Browsers send every line break of a text as two characters.
     return {name: value.replace("\r\n", "\n") for name, value in fields}
 
 
 def save_of(fields: Mapping[str, str]) -> commenting.Save:
-    """Which save of which form this is; a browser numbers them."""
+    """Which save of which form this is; the browser numbers the saves."""
     return commenting.Save(fields.get("form", "")[:64], number_of(fields, "step") if "step" in fields else 0)
 
 
@@ -557,7 +557,7 @@ _BROWSERS = {"Firefox/": "Firefox", "Edg/": "Edge", "Chrome/": "Chrome", "Safari
 
 
 def browser_name(user_agent: str) -> str:
-    """A browser as people call it: `Firefox on Linux`."""
+    """The common name of a browser, such as `Firefox on Linux`."""
     system = next((name for name in _SYSTEMS if name in user_agent), "")
     browser = next((name for mark, name in _BROWSERS.items() if mark in user_agent), "browser")
     return f"{browser} on {system}" if system else browser

@@ -17,18 +17,18 @@ from llmc.base.errors import LlmcError
 from llmc.web.rules import access
 from llmc.web.server import Site
 
-#: other roots of the user on the same page
+#: most roots of the user on one page
 MOST_ROOTS = 12
-#: a WebSocket message is not larger
+#: maximum bytes of a WebSocket message
 MOST_MESSAGE = 200_000
-#: connections that wait to be accepted
+#: most connections that wait to be accepted
 BACKLOG = 2048
-#: a connection on which nothing moves is looked at this often, and ended the second time
+#: how often to check a connection; one without progress between two checks is closed
 QUIET_S = 15.0
 
 
 class Impatient(H11Protocol):
-    """Ends a connection whose request does not arrive, or whose answer is not read: each holds a file of ours."""
+    """Closes connections whose request does not arrive or whose response is not read: each holds an open file."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -44,7 +44,7 @@ class Impatient(H11Protocol):
             return  # a WebSocket has its own pings
         unread = self.transport.get_write_buffer_size()
         answers = self.cycle is not None and not self.cycle.response_complete
-        # An answer in the works, and all of it read so far: a stream without news.
+        # A response in progress, with all of it read so far, is a stream without news.
         now = None if answers and not unread else (self.cycle, unread)
         if now is not None and now == self._before:
             self.transport.abort()
@@ -59,7 +59,7 @@ class _Server(uvicorn.Server):
         self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """A stream has no end to wait for."""
+        """End the streams first, since they never end by themselves."""
         for live in self._site.lives.values():
             live.end_streams()
         await super().shutdown(sockets)
@@ -76,7 +76,7 @@ def serve(
     commands: Iterable[str],
     read_only: bool = False,
 ) -> int:
-    """Serve the page; `ready` gets its URL."""
+    """Serve the page; `ready` is called with its URL."""
     _allow_many_files()
     listening = _listen(address, port)
     port = listening.getsockname()[1]
@@ -94,10 +94,10 @@ def serve(
     config = uvicorn.Config(
         site.app,
         http=Impatient,
-        # Anybody who reaches the port can send what is not HTTP: no line in a log for each.
+        # Anyone who reaches the port can send invalid HTTP, which must not fill the log.
         log_level="error",
         access_log=False,
-        # Without a proxy, nobody else says where a request comes from.
+        # Only behind a proxy, trust headers that say where a request comes from.
         proxy_headers=bool(allowed),
         forwarded_allow_ips="127.0.0.1,::1",
         server_header=False,
@@ -115,7 +115,7 @@ def serve(
 
 
 def _allow_many_files() -> None:
-    """As many connections as the system allows: 1,000 is the usual limit of open files."""
+    """Allow as many connections as the system does; the usual limit is about 1,000 open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -137,7 +137,7 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def projects_of(project: Project) -> dict[str, Project]:
-    """This root first, then the other roots of the user, each under a name of its own."""
+    """This root first, then other roots of the user, each under a unique name."""
     found = {str(project.root.path): project}
     for path in roots_of_user():
         if path not in found and len(found) < MOST_ROOTS:

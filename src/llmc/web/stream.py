@@ -1,6 +1,6 @@
 """Server-sent events of one browser: all live elements at first, then those that change.
 
-A browser that slept or lost the connection asks again and gets everything, so it cannot miss a change.
+A browser that slept or lost the connection reconnects and gets everything, so it cannot miss a change.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from llmc.web.pages import Page
 
 Make = Callable[[], Awaitable[dict[str, str]]]
 
-#: stands for a browser's home in the elements that all browsers share; no text can guess it
+#: placeholder for a browser's URL prefix in elements that all browsers share; random, so no text can contain it
 HOME = f"/{secrets.token_hex(16)}"
-#: without news, it keeps proxies from closing the connection, and the page from taking it for lost
+#: sent without news, so that proxies keep the connection open and the page does not consider it lost
 ALIVE_EVENT = b"event: alive\ndata:\n\n"
 
 
 class Feed:
-    """The live elements of a page: made once after each change, for all streams that show it."""
+    """The live elements of a page, made once after each change for all streams that show the page."""
 
     def __init__(self, live: Live, topics: frozenset[str], make: Make) -> None:
         self.streams = 0
         self.parts: dict[str, str] = {}
-        #: how often they were made
+        #: how many times the elements were made
         self.made = 0
         self._live, self._topics, self._make = live, topics, make
         self._waiting: set[asyncio.Future[None]] = set()
@@ -53,7 +53,7 @@ class Feed:
             wake(future)
 
     def next(self) -> "asyncio.Future[None]":
-        """A future that ends when the elements were made again, or the feed ended."""
+        """A future that is done when the elements are made again, or the feed ends."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         return future
@@ -66,7 +66,7 @@ class Feed:
         return self._task.done()
 
     def raise_failure(self) -> None:
-        """Raise what kept the elements from being made."""
+        """Raise the error that kept the elements from being made, if any."""
         if self._task.done() and not self._task.cancelled():
             self._task.result()
 
@@ -75,7 +75,7 @@ class Feed:
 
 
 class Feeds:
-    """The pages that browsers show now."""
+    """The feeds of the pages that browsers show now."""
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[str, ...], Feed] = {}
@@ -97,7 +97,7 @@ class Feeds:
 
 
 class Stream:
-    """An ASGI answer."""
+    """The event stream of one browser, as an ASGI response."""
 
     def __init__(
         self, live: Live, page: Page, home: str, feed: contextlib.AbstractContextManager[Feed]
@@ -157,7 +157,7 @@ async def _disconnected(receive: Receive) -> None:
 
 @lru_cache(maxsize=128)
 def message(parts: tuple[tuple[str, str], ...], home: str) -> bytes:
-    """One event that swaps these elements, the same bytes for every tab of a browser; a morph keeps focus and scroll."""
+    """One event that replaces these elements, cached for all tabs of a browser. Morphing keeps focus and scroll."""
     html = "".join(
         f'<hx-partial hx-target="#{name}" hx-swap="outerMorph">{part}</hx-partial>' for name, part in parts
     )

@@ -1,4 +1,4 @@
-"""Take over a worker: its own pane, in the browser, through a WebSocket. While it is open the worker is attached."""
+"""Takes over a worker: its own pane in the browser, through a WebSocket. Meanwhile the worker is attached."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from llmc.api.said import command_line
 from llmc.base.errors import LlmcError
 from llmc.base.text import printable
 
-#: a paste is not longer
+#: maximum bytes of a paste
 MOST_TYPED = 100_000
-#: bytes of the reason why a terminal is closed
+#: maximum bytes of the reason why a terminal is closed
 MOST_REASON = 120
-#: output that the browser has not read yet; then the terminal waits
+#: most pieces of output that wait for the browser; then the terminal waits
 MOST_WAITING = 256
 
 
@@ -36,14 +36,14 @@ async def over(
         await socket.send_json({"columns": taken.columns, "lines": taken.lines})
         await _both_ways(socket, taken.fd)
     finally:
-        # Whatever ends this: the worker is given back.
+        # However this ends, hand the worker back.
         await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(workers.hand_back, taken)))
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the browser left first
             await socket.close()
 
 
 def reason(message: str, hint: str = "") -> str:
-    """What is wrong, in the 123 bytes that a closing WebSocket may say; no part of a hint: half a command helps nobody."""
+    """The error, in the 123 bytes that a closing WebSocket may send. A hint is never cut: half a command is no help."""
     whole = printable(f"{message}. {hint}" if hint else message)
     if len(whole.encode()) <= MOST_REASON:
         return whole
@@ -100,7 +100,7 @@ async def _both_ways(socket: WebSocket, fd: int) -> None:
 
 
 async def _write(fd: int, data: bytes) -> None:
-    """Type, as fast as the pane reads. No thread: one that waits here would write to whatever has this number later."""
+    """Type as fast as the pane reads. No thread: it could wait until another file has this number, and write there."""
     loop = asyncio.get_running_loop()
     while data:
         try:

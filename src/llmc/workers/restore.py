@@ -188,7 +188,7 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
     """Create a branch at the pinned commit, in the root's clone and in a local source. Touches no checkout."""
     if entry.ref is None or entry.commit is None:
         raise UsageError(
-            f"cannot restore {entry.name} as a branch: it is a directory without commits",
+            f"cannot restore {entry.name} as a branch: it is a saved directory and has no commits",
             hint=f"To copy the directory: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"

@@ -98,7 +98,7 @@ def _put_rows_aside(project: Project, path: str) -> str:
 def _disk(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for free in seen:
         if free < DISK_FLOOR_BYTES:
-            text = f"only {free // 2**20} MB of disk space left for the root"
+            text = f"only {free // 2**20} MB free on the disk that holds the root"
             yield Finding(text, "free some space, for example with `llmc trash prune`")
 
 

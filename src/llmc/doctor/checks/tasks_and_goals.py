@@ -98,7 +98,7 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
     told = [
         (
             f"{goal}: {why}",
-            f"run `llmc goal export` to see its data, then restore a good copy of {store.name}",
+            f"run `llmc goal export` to see the data in {store.name}, then restore the file from a good copy",
         )
         for goal, why in found.unreadable.items()
     ]

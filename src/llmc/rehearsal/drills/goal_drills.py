@@ -41,7 +41,7 @@ def enter_swallowed(scratch: Scratch) -> None:
 
 
 def task_fails(scratch: Scratch) -> None:
-    """Fail so often that auto mode gives up the task."""
+    """A task fails so often that auto mode gives up on it."""
     crashes = scratch.marks / "crashes"
     crash = f"@sh test $(cat {crashes} | wc -l) -ge 3 || {{ echo x >> {crashes}; kill -9 $PPID; sleep 9; }}"
     _create(scratch)
@@ -81,7 +81,7 @@ def question(scratch: Scratch) -> None:
 
 
 def store_damaged(scratch: Scratch) -> None:
-    """The goal is in the file that was set aside; tasks in progress still land."""
+    """The damaged file is set aside together with the goal; tasks in progress still land."""
     _create(scratch)
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
     scratch.supervise_to("go")
@@ -116,7 +116,7 @@ def planner_hangs(scratch: Scratch) -> None:
 
 
 def task_deleted(scratch: Scratch) -> None:
-    """By hand, before a worker claims it."""
+    """Delete a task file by hand, before a worker claims the task."""
     _create(scratch, **{"overseer.goals.max_in_progress": "2"})
     _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)), scratch.commit(2))
     scratch.supervise_to("go")
@@ -167,7 +167,7 @@ def _goal(scratch: Scratch, *leaves: str, title: str = "A goal", first: int = 1)
 
 
 def _event(scratch: Scratch, kind: str, node: str = "") -> float:
-    """When such an event first happened since the fault; 0: not yet."""
+    """When the first such event since the fault happened; 0 if none has yet."""
     with open_store(scratch.project()).reading() as found:
         rows = [event for _, event in found.events(since=scratch.fault_unix) if event.type == kind]
     return next((event.ts for event in rows if not node or event.work_node_id == node), 0.0)

@@ -1,4 +1,4 @@
-"""Checks that nothing was lost: all commits and uncommitted work of agents landed, or can be restored."""
+"""Checks that nothing was lost: all commits and uncommitted work of agents have landed or can be restored."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def _commits(scratch: Scratch) -> list[str]:
 
 
 def _is_a_head(scratch: Scratch, sha: str) -> bool:
-    """Whether a worktree is on it."""
+    """Whether the HEAD of a worktree contains a commit."""
     worktrees = (scratch.root / ".worktrees").glob("*")
     return any(
         git.git(path, "merge-base", "--is-ancestor", sha, "HEAD", check=False).ok for path in worktrees

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Who recovers from it."""
+    """Who recovers from the failure."""
 
     AUTO = "AUTO"
     AUTO_THEN_AI = "AUTO->AI"
@@ -28,7 +28,7 @@ class Drill(Struct, frozen=True):
     """One failure: its cause, how soon it must be detected, and what must happen then."""
 
     name: str
-    #: its row in the tables of failures
+    #: its row in the failure tables
     row: str
     fault: str
     #: how it is detected, and within how many seconds with the drill's short intervals; None: no limit
@@ -78,7 +78,7 @@ class Report(Struct, frozen=True):
 class Terms(Struct, frozen=True):
     """What the user chose for a run of drills."""
 
-    #: of `night`: the same seed makes the same faults, as far as timing allows
+    #: for `night`: the same seed causes the same faults, as far as timing allows
     seed: int = 1
     lasts_s: float = 240.0
     #: whether the agents and checks are contained

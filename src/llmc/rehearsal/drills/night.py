@@ -15,7 +15,7 @@ from llmc.rehearsal.drills.model import DrillFailed
 from llmc.rehearsal.drills.scratch import PERSON, Scratch, overwrite
 from llmc.repo import git
 
-#: a sixtieth of the configuration defaults, as far as a machine can follow
+#: about a sixtieth of the configuration defaults, as far as a machine can keep up
 SETTINGS = {
     "auto.concurrency": "3",
     "auto.dirty_backoff_secs": "0.2",
@@ -23,9 +23,9 @@ SETTINGS = {
     "overseer.stall_timeout_secs": "60",
     "overseer.max_remediations_per_day": "1000",
 }
-#: tasks that are not done at any moment of the night: enough for three workers, on a fast machine and on a slow one
+#: open tasks at any time of the night: enough for three workers, on a fast machine and on a slow one
 AHEAD = 24
-#: after the last fault everything must finish without help; something lands at least this often
+#: after the last fault, everything must finish without help; a task must land at least this often
 MORNING_S = 180.0
 #: between two faults
 PAUSE_S = (0.5, 4.0)
@@ -63,7 +63,7 @@ class Night(Struct):
         scratch.remedy(f"sh {fix}")
 
     def _add_tasks(self) -> None:
-        """Keep `AHEAD` tasks open, so that there is always something to break, and the morning is short on any machine."""
+        """Keep `AHEAD` tasks open, so that there is always something to break, but the morning is short."""
         scratch, last = self.scratch, len(self.scratch.expected)
         missing = AHEAD - len(scratch.expected - set(scratch.landed()))
         for number in range(last + 1, last + 1 + missing):
@@ -95,13 +95,13 @@ class Night(Struct):
             self.struck_unix = now_unix()
 
     def _is_calm(self) -> bool:
-        """Wait for the last serious fault: another one within the cooldown would rightly stop the supervisor."""
+        """Whether the last serious fault is over: another one within the cooldown would rightly stop the supervisor."""
         started = self.scratch.events("overseer_daemon_started")[-1]["ts"]
         is_over = started > self.struck_unix or now_unix() - self.struck_unix > OVER_S
         return is_over and now_unix() - started > CALM_S and bool(self.scratch.ready_daemon())
 
     def _morning(self) -> None:
-        """After the faults: requeue the quarantined tasks, each of which must have a cause, until all are done."""
+        """After the faults: requeue quarantined tasks until all are done; each must have a cause."""
         scratch, landed, since = self.scratch, 0, monotonic()
         while not self._is_done() and monotonic() - since < MORNING_S:
             if len(scratch.landed()) > landed:

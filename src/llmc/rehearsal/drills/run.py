@@ -30,7 +30,7 @@ END_S = 90.0
 POLL_S = 0.05
 SMALL_DISK = "48m"
 _SAID = "report"
-#: a supervisor that needs a person: failure spiral, manual intervention requested, manual fix required
+#: exits of a supervisor that needs the user: failure spiral, manual intervention requested, manual fix required
 _HUMAN_EXITS = (10, 11, 12)
 
 
@@ -43,7 +43,7 @@ class _Running(Struct, frozen=True):
     deadline: float
 
     def report(self) -> Report:
-        """Its report; its directory is kept if something went wrong."""
+        """The drill's report; the directory is kept if something went wrong."""
         report = _read(self.drill, (self.directory / _SAID).read_text(errors="replace"))
         if report.outcome == "passed":
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -54,7 +54,7 @@ class _Running(Struct, frozen=True):
 def run_all(
     drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], terms: Terms
 ) -> Iterator[Report]:
-    """The reports as they arrive; stopping early, also by Ctrl-C, leaves nothing running."""
+    """Run drills and yield reports as they arrive; stopping early, e.g. with Ctrl-C, leaves nothing running."""
     waiting = list(drills)
     running: list[_Running] = []
     try:
@@ -110,7 +110,7 @@ def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
             namespace, drop = ["unshare", "--mount"], ""
             if (
                 os.geteuid() != 0
-            ):  # as the same user: as another, tmux would use that user's directory in /tmp
+            ):  # as the same user: for another, tmux would use that user's directory in /tmp
                 namespace += ["--map-current-user", "--keep-caps"]
                 drop = "setpriv --ambient-caps=-all --inh-caps=-all -- "
             script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec {drop}"$@"'
@@ -175,7 +175,7 @@ def _late(report: Report) -> list[str]:
 
 
 def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
-    """Check that the right party recovered from it."""
+    """Check that the expected party recovered from the failure."""
     remediations = scratch.events("overseer_remediation", scratch.fault_unix)
     remediated = [row["outcome"] for row in remediations if row.get("outcome")]
     if drill.kind is Kind.HUMAN:

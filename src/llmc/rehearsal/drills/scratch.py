@@ -60,16 +60,16 @@ class Scratch:
         self.source = directory / "source"
         self.root = directory / "root"
         self.tasks = directory / "tasks" / "drill"
-        #: what agents leave for the drill, and what they wait for; a contained one sees nothing else of it
+        #: marks that agents leave for the drill or wait for; a contained agent sees nothing else of the drill
         self.marks = directory / "marks"
         #: sourced by the `llmc` that the supervisor runs: faults for its next daemon
         self.variables = directory / "variables"
-        #: exists until the drill ends, which also ends waits for something that never comes
+        #: exists until the drill ends, and then ends all waits of agents
         self.running = self.marks / "running"
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
-        #: uncommitted work, and the file that proves it was written: then it must be found in the end
+        #: uncommitted work, and the file that proves that it was written and must be found at the end
         self.precious: dict[str, Path] = {}
         self._supervisor: proc.Child | None = None
         #: the tasks that must land
@@ -86,7 +86,7 @@ class Scratch:
             "LLMC_ROOT": str(self.root),
         }
 
-    # -- making it
+    # -- setup
 
     def create(self, **settings: str) -> None:
         self.marks.mkdir()
@@ -114,12 +114,12 @@ class Scratch:
         program.chmod(0o755)
 
     def remedy(self, *commands: str) -> None:
-        """The remediation prompt; the scripted agent cannot find the cause itself."""
+        """Set the remediation prompt, with the fix: the scripted agent cannot find the cause itself."""
         lines = ["Fix the failure described below.", *(f"@sh {command}" for command in commands)]
         self.llmc("config", "set", "overseer.remediation_prompt", "\n".join(lines))
 
     def task(self, number: int, *lines: str, after: tuple[int, ...] = (), expected: bool = True) -> None:
-        """Write a task as a client does; without lines it makes a commit."""
+        """Write a task file as a client does; without lines, the task is one commit."""
         body = {
             "id": str(number),
             "subject": f"Do {number}",
@@ -140,7 +140,7 @@ class Scratch:
         return list(self.tasks.glob("*.json"))
 
     def commit(self, number: int, *, before: str = "true", file: str = "") -> str:
-        """For an agent: make one commit and record it, to detect its loss; reports if it is already there."""
+        """For an agent: make a commit and record it, to detect its loss; report if the work is already there."""
         name = file or f"file-{number}"
         return (
             f"@sh {before}; echo {number} > {name}; git add --all; "
@@ -154,7 +154,7 @@ class Scratch:
         return f"touch {asked}; while test -e {self.running} && test -e {asked}; do sleep 0.05; done"
 
     def _play_person(self) -> None:
-        """Change what agents wait for; again at the next look if git was busy."""
+        """Change the files that agents wait for; tries again at the next call if git was busy."""
         for asked in self.marks.glob(f"{_PERSON_CHANGES}*"):
             file = asked.name.removeprefix(_PERSON_CHANGES)
             (self.source / file).write_text(f"by a person {time.time_ns()}\n")
@@ -182,7 +182,7 @@ class Scratch:
     def reached(self, name: str) -> None:
         self.until(lambda: (self.marks / f"{name}.reached").exists(), f"an agent reached {name}")
 
-    # -- running it
+    # -- running
 
     def require(self, holds: bool, what: str) -> None:
         if not holds:
@@ -219,7 +219,7 @@ class Scratch:
         return self.until(lambda: self.ready_daemon(other_than), "a daemon is ready")
 
     def ready_daemon(self, other_than: int = 0) -> int:
-        """The same without waiting; 0 if there is none."""
+        """The pid of a ready daemon, without waiting; 0 if there is none."""
         found = registration(self.root)
         if found is None or not found.ready or found.pid in (None, other_than):
             return 0
@@ -229,7 +229,7 @@ class Scratch:
         return open_project(str(self.root))
 
     def agent_pid(self, worker: str) -> int:
-        """The process of an agent."""
+        """The pid of an agent."""
         project = self.project()
         of = for_overseer(project) if worker == OVERSEER else project
         pane = of.pane(of.store.worker(worker))
@@ -239,7 +239,7 @@ class Scratch:
         return int(pid)
 
     def at_work(self, *remedy: str, **settings: str) -> int:
-        """A fleet whose agent has uncommitted work and waits at the gate `go`; the pid of its daemon."""
+        """Start a fleet whose agent has uncommitted work and waits at the gate `go`; returns the daemon's pid."""
         self.create(**settings)
         if remedy:
             self.remedy(*remedy)
@@ -247,7 +247,7 @@ class Scratch:
         return self.supervise_to("go")
 
     def supervise_to(self, gate: str) -> int:
-        """Run the supervisor until an agent reaches the gate; the pid of the daemon."""
+        """Run the supervisor until an agent reaches the gate; returns the daemon's pid."""
         self.supervise()
         self.reached(gate)
         return self.daemon()
@@ -260,7 +260,7 @@ class Scratch:
         self.open("go")
 
     def state_is_mine(self) -> AbstractContextManager[None]:
-        """Wait until it is not being written, which would undo the damage."""
+        """Lock the state, so that no other process writes it and undoes the damage."""
         return locks.lock(self.project().root.lock("state"), Rank.STATE)
 
     def end(self) -> None:
@@ -272,10 +272,10 @@ class Scratch:
         with contextlib.suppress(LlmcError, OSError):
             self.project().tmux.kill_server()
 
-    # -- watching it
+    # -- watching
 
     def until(self, probe: Callable[[], T], what: str, limit_s: float = PATIENCE_S) -> T:
-        """Wait until the probe returns something, and return that; play the user meanwhile."""
+        """Wait until the probe returns something, and return that; play the user in the meantime."""
         deadline = monotonic() + limit_s
         while not (found := probe()):
             self._play_person()
@@ -314,7 +314,7 @@ class Scratch:
         )
 
     def seen(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
-        """Record that the fault was detected, if no event shows it."""
+        """Wait for a probe, and record that the fault was detected; for faults that no event shows."""
         self.until(lambda: bool(probe()), what, limit_s)
         self.detected_unix = now_unix()
 
@@ -325,7 +325,7 @@ class Scratch:
         self.recovered_unix = now_unix()
 
     def ended(self, limit_s: float = PATIENCE_S) -> int:
-        """Wait until the supervisor exits; its exit code."""
+        """Wait until the supervisor exits; returns its exit code."""
         assert self._supervisor is not None
         child = self._supervisor
         self.until(lambda: child.poll() is not None, "the supervisor exits", limit_s)
@@ -337,7 +337,7 @@ class Scratch:
     def completed(self) -> set[int]:
         """Completed tasks by the ledger, because an overwritten state loses events.
 
-        The task of a plan item counts with the number of the plan item.
+        The task of a plan item counts under the number of the plan item.
         """
         books = TaskLedger(self.root / root_layout.TASKS_LEDGER).books()
         tasks = [TaskKey(name, task) for name, ids in books.completed.items() for task in ids]
@@ -345,13 +345,13 @@ class Scratch:
         return {int(leaf[1] if leaf else task.id) for task, leaf in leaves.items()}
 
     def landed(self) -> list[int]:
-        """The tasks on the default branch, each as often as it is there."""
+        """The tasks on the default branch, each as often as it landed."""
         done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
         return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
 def stop(child: proc.Child, limit_s: float) -> None:
-    """Ask a process to stop, which ends its fleet first; kill one that hangs."""
+    """Ask a process to stop, so that it stops its fleet first; kill it if it hangs."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ def state_corrupt(scratch: Scratch) -> None:
 
 
 def state_overwritten(scratch: Scratch) -> None:
-    """By a process that wrote an empty fleet, such as a test in the wrong root."""
+    """A process overwrites the state with an empty fleet, as a test in the wrong root would."""
     scratch.at_work("llmc doctor --rebuild --yes")
     scratch.breaks_now()
     with scratch.state_is_mine():

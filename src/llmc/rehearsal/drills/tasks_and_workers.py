@@ -48,7 +48,7 @@ def pool_is_empty(scratch: Scratch) -> None:
 
 
 def pool_repeats(scratch: Scratch) -> None:
-    """The same task until it is done: a tracker that does not know yet that it is in progress."""
+    """Return the same task until it is done, like a tracker that does not know that the task is in progress."""
     done = scratch.directory / "done"
     task = f"id: tracker-1\n# Do 1\n\n{scratch.commit(1, before=scratch.gate('go'))}"
     answer = scratch.directory / "answer.md"
@@ -74,7 +74,7 @@ def agent_killed(scratch: Scratch) -> None:
 
 
 def agent_crashes(scratch: Scratch) -> None:
-    """Every task crashes until the cause is fixed: the first is quarantined, the second shows that the task is not the cause."""
+    """Every task crashes until the cause is fixed: one is quarantined, a second one shows that no task is to blame."""
     fixed = scratch.marks / "fixed"
     scratch.create()
     scratch.remedy(f"touch {fixed}", "llmc tasks requeue 1")
@@ -150,11 +150,11 @@ def session_killed_again(scratch: Scratch) -> None:
 
 
 def _kill_at_work(scratch: Scratch, fixed: Path) -> bool:
-    """Whether it is fixed; else kill its session as soon as it works on its task."""
+    """Whether the cause is fixed; if not, kill the session if its agent is working on the task."""
     if fixed.exists():
         return True
     project = scratch.project()
-    # Killed before its prompt arrives, an agent crashed, and the task is set aside after three times.
+    # An agent that is killed before its prompt arrives has crashed, and three crashes quarantine the task.
     if project.store.worker("auto-1").status is Status.WORKING:
         project.tmux.kill_session(project.session("auto-1"))
     return False
@@ -174,7 +174,7 @@ def worktree_broken(scratch: Scratch) -> None:
 
 
 def post_accept_fails(scratch: Scratch) -> None:
-    """The landed commit breaks the build; a commit on top of it fixes that."""
+    """The landed commit breaks the build; a fix on top repairs it."""
     fixed = scratch.directory / "fixed"
     check = f"test -e {fixed} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})

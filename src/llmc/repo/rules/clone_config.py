@@ -1,8 +1,8 @@
 """What agents may write into the git settings of the root's clone, and what is reverted. Pure.
 
 Every worktree shares the clone's `config`, so ordinary git commands of agents write there: new branches, a user, another
-remote, submodules, LFS. All that stays. A setting that runs a program, or redirects git, is reverted: it would apply to
-llmc's own commands, and to the user's.
+remote, submodules, LFS. All these stay. A setting that runs a program or redirects git is reverted: it would apply to
+llmc's own commands and to the user's.
 """
 
 import re
@@ -59,16 +59,16 @@ class Expected(NamedTuple):
     """What llmc itself set. `source`: where work lands, without a password; "" if unknown."""
 
     source: str = ""
-    #: the same as in config.toml: an older llmc wrote that into the clone
+    #: the source as in config.toml, which older versions of llmc wrote into the clone
     written: str = ""
-    #: config.toml is newer than the file: the user may have changed the source
+    #: whether config.toml is newer than the file: the user may have changed the source
     is_newer: bool = False
     #: the worktree of a submodule, from its own settings
     worktree: str = ""
 
 
 def changes(rows: Sequence[Row], place: Place, expected: Expected) -> list[Change]:
-    """What to revert in one file, in the order of its keys."""
+    """What to revert in one file, each key once."""
     found: dict[str, tuple[str, ...]] = {}
     for key, value in rows:
         found[key] = (*found.get(key, ()), "" if value is None else value)
@@ -82,7 +82,7 @@ def changes(rows: Sequence[Row], place: Place, expected: Expected) -> list[Chang
 
 
 def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
-    """Settings about the checkout: the root has none, a worktree has one, a submodule its own."""
+    """Wrong settings about the checkout: the root has no checkout, a worktree has one, a submodule has its own."""
     wrong = []
     bare = found.get("core.bare", ())
     if bare and place in (Place.CLONE, Place.WORKTREE):
@@ -97,7 +97,7 @@ def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expect
 
 
 def _not_ours(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
-    """The core settings and the remote `origin`: allowed only in the clone's own file, as llmc wrote them."""
+    """Required settings of the clone that are wrong, and `remote.origin.*` keys that are not allowed in the file."""
     if place is Place.INNER:
         return []
     wanted: dict[str, str] = {}
@@ -187,7 +187,7 @@ _STEERS = pattern(r"(?:^|\s)[-!]?(?:filter|merge|diff|binary|working-tree-encodi
 
 
 def kept_attributes(text: str) -> str:
-    """`info/attributes` without those attributes."""
+    """The text of `info/attributes` without the lines that set these attributes."""
     lines = text.split("\n")
     return "\n".join(line for line in lines if line.lstrip().startswith("#") or not _STEERS.search(line))
 

@@ -29,16 +29,16 @@ class Kind(StrEnum):
 
     #: both changed the same lines
     CONTENT = "Content"
-    #: one changed it, the other deleted it
+    #: one changed the file, the other deleted it
     MODIFY_DELETE = "ModifyDelete"
     #: both added a file with this name
     ADD_ADD = "AddAdd"
-    #: both renamed it, differently
+    #: both renamed the file, differently
     RENAME_RENAME = "RenameRename"
 
 
 class Conflict(Struct, frozen=True):
-    """A conflicted file; `in_main` and `in_worker` are its names there, None if deleted."""
+    """A conflicted file; `in_main` and `in_worker` are its names on each side, None if deleted."""
 
     path: str
     kind: Kind
@@ -47,7 +47,7 @@ class Conflict(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Where its text may be in the worktree."""
+        """The paths in the worktree where the file's text may be."""
         return tuple(dict.fromkeys(name for name in (self.in_main, self.in_worker) if name))
 
 
@@ -126,7 +126,7 @@ def _spans(lines: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def bounded(excerpts: Sequence[str], room: int = MAX_LINES) -> tuple[list[str], int]:
-    """As many excerpts as fit, long ones cut in the middle; and the remaining lines."""
+    """As many excerpts as fit, long ones cut in the middle; and how many more lines fit."""
     shown = []
     for excerpt in excerpts:
         lines = [line[:MAX_LINE_CHARS] for line in printable(excerpt).split("\n")]
@@ -146,7 +146,7 @@ def printable(text: str) -> str:
 
 
 def summary(markers: Sequence[int]) -> str:
-    """A summary; one marker count per file."""
+    """A summary of the conflicts; `markers`: one count per file."""
     return f"{counted(len(markers), 'file')} with {counted(sum(markers), 'conflict region')}"
 
 

@@ -1,7 +1,7 @@
-"""A fenced push: what a remote has, and what became of a push, from what git said and what the remote has now. Pure.
+"""Fenced pushes: the outcome of a push, from git's output and from what the remote has now. Pure.
 
-The branch and the fence move together or not at all. The fence gets a new value in each push, so a push that was prepared
-before another node moved the fence is refused.
+The branch and the fence move together or not at all. Each push gives the fence a new value, so a push that was
+prepared before another node moved the fence is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,12 +36,12 @@ class Remote(Struct, frozen=True):
 
     @property
     def work(self) -> str:
-        """Where unfinished work is kept: beside the fence if that is a branch."""
+        """The prefix of refs with unfinished work: beside the fence if the fence is a branch."""
         return f"{self.fence}-work" if self.fence.startswith("refs/heads/") else WORK
 
     @property
     def probe(self) -> str:
-        """The start of refs that a probe makes and removes: of the kind that the fence is."""
+        """The prefix of refs that a probe makes and removes, of the same kind as the fence."""
         return f"{self.fence}-probe"
 
 
@@ -57,11 +57,11 @@ class Landed(Struct, frozen=True):
 
 
 class Stale(Struct, frozen=True):
-    """The fence moved, and the branch did not: ask again whether the work may land."""
+    """The fence moved and the branch did not: check again whether the work may land."""
 
 
 class NotFastForward(Struct, frozen=True):
-    """Other work landed: the commit must be made again, on top of it."""
+    """Other work landed: the commit must be made again on top of that work."""
 
 
 class Declined(Struct, frozen=True):
@@ -80,10 +80,10 @@ Outcome = Landed | Stale | NotFastForward | Declined | Unknown
 
 
 class Said(Struct, frozen=True):
-    """What git said about a push."""
+    """Git's report about a push."""
 
     ok: bool
-    #: git sent nothing: what it would have sent does not fit what the remote has
+    #: whether git sent nothing, because the push does not fit what the remote has
     unsent: bool = False
     #: why the remote refused each ref; empty if it did not answer
     refused: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ class Said(Struct, frozen=True):
 
 
 def outcome_of(said: Said, seen: Seen, now: Seen | None, *, on_branch: bool) -> Outcome:
-    """What became of a push. What the remote has now counts, not the words of git or of a host.
+    """The outcome of a push. What the remote has now counts, not the messages of git or of a host.
 
     `now`: read after the push, None if the remote did not answer; `on_branch`: whether the branch has the commit then.
     """
@@ -111,7 +111,7 @@ def outcome_of(said: Said, seen: Seen, now: Seen | None, *, on_branch: bool) -> 
 
 
 def answer(ok: bool, porcelain: str, stderr: str) -> Said:
-    """What `git push --porcelain` said."""
+    """Parse the output of `git push --porcelain`."""
     rows = [line.split("\t") for line in porcelain.splitlines() if line.startswith("!\t")]
     refused = {
         row[1].partition(":")[2]: row[2].removeprefix(_REFUSED).strip().removeprefix("(").removesuffix(")")
@@ -124,7 +124,7 @@ def answer(ok: bool, porcelain: str, stderr: str) -> Said:
 
 
 def words_of_remote(stderr: str) -> str:
-    """What the remote itself printed, for a person."""
+    """What the remote itself printed, for the user."""
     lines = [
         line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")
     ]
@@ -132,9 +132,9 @@ def words_of_remote(stderr: str) -> str:
 
 
 def newest_standing(commits: Sequence[str], entries: Iterable[Entry]) -> Entry | None:
-    """The newest landing that was not undone; `commits`: the branch, the newest first.
+    """The newest landing that was not undone; `commits`: those of the branch, newest first.
 
-    The order of the branch counts: two machines may write their entries in another one.
+    The order of the branch counts: two machines may write their entries in a different order.
     """
     by_commit = {entry.commit: entry for entry in entries}
     landed = [by_commit[commit] for commit in commits if commit in by_commit]
@@ -143,9 +143,9 @@ def newest_standing(commits: Sequence[str], entries: Iterable[Entry]) -> Entry |
 
 
 def earlier_commits(entries: Sequence[Entry], token: int) -> dict[str, list[str]]:
-    """What earlier holders of a task may have landed, the newest first, each with its reverts, which may have landed too.
+    """Commits that earlier holders of a task may have landed, newest first; each with reverts that may have landed too.
 
-    `token`: of the present holder.
+    `token`: that of the current holder.
     """
     earlier = [entry for entry in entries if not entry.reverts and entry.token < token]
     return {

@@ -1,8 +1,8 @@
 """How long an entry has been in the trash, without trusting the clock. Pure.
 
 A machine's clock may be wrong by years at boot, and be set while llmc runs. So the age of a trash entry is not taken
-from its name, but from how long running daemons have seen it. Only a daemon's first check asks the clock how long none
-ran, and counts a day at most.
+from its name, but from how long running daemons have seen it. Only a daemon's first check asks the clock how long no
+daemon ran, and counts at most a day.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class Age(msgspec.Struct, frozen=True):
 
     #: how long it has been seen in the trash
     lived_s: float = 0.0
-    #: how long a running daemon has seen it as old; None when it is not
+    #: how long a running daemon has seen it as old; None if it is not old
     old_s: float | None = None
 
 

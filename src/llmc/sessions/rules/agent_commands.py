@@ -1,4 +1,4 @@
-"""What agents may run of llmc, and what the daemon runs for a contained one, which sees nothing of its root. Pure."""
+"""The commands that agents may run, and those that the daemon runs for contained agents, which see no root. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _STATES = pattern(r"[a-z_,]{1,200}")
 
 
 def shown_to_agents(argv: Sequence[str]) -> list[str] | None:
-    """The command line that shows what an agent asks to see, made of known words only; None: agents may not run it."""
+    """The command to run for an agent's request, made of known words only; None: agents may not run it."""
     words, options, state = [], set(), ""
     given = iter(argv)
     for word in given:

@@ -1,4 +1,4 @@
-"""What an event means for a worker: takes facts, returns at most one transition. Pure."""
+"""Decides what an event means for a worker: facts in; at most one transition out. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -14,15 +14,15 @@ from llmc.base.text import some_files
 from llmc.records.transitions import Step, is_allowed, step
 from llmc.records.worker import Cause, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
 
-#: the prefix of its prompt id
+#: the prefix of a self-review's prompt ids
 KIND = "review"
-#: shown until the prompt is sent
+#: the status reason until the prompt is sent
 DUE = "self-review is due"
 DONE = "self-review done"
 
 #: stopping with commits in these statuses finishes the task; not in `rejected`, which the user has reviewed
 _ENDS_A_TASK = (Status.WORKING, Status.NEEDS_INPUT)
-#: where a due prompt can be sent; `needs_review` after a restart of the agent
+#: where a due prompt can be sent; `needs_review`: after a restart of the agent
 _CAN_BE_SENT = (Status.WORKING, Status.NEEDS_REVIEW)
 
 
@@ -31,9 +31,9 @@ class Todo(Enum):
 
     #: the prompt is due
     SEND = auto()
-    #: llmc was interrupted while sending it
+    #: llmc was interrupted while sending the prompt
     DELIVER = auto()
-    #: it was not delivered, and the worker still waits for it
+    #: the prompt was not delivered, and the worker still waits for it
     GIVE_UP = auto()
 
 
@@ -44,7 +44,7 @@ def comes_next(record: WorkerRecord) -> bool:
 
 
 def is_open(record: WorkerRecord) -> bool:
-    """Whether it is llmc's turn, not the agent's: an idle agent was not interrupted."""
+    """Whether the next step is llmc's, not the agent's, so that an idle agent does not count as interrupted."""
     return record.self_review in (SelfReview.DUE, SelfReview.SENT)
 
 
@@ -61,7 +61,7 @@ def is_on_its_way(delivery: Delivery | None) -> bool:
 
 
 def failure(delivery: Delivery | None) -> str:
-    """Why the work goes to human review without a self-review."""
+    """Why the user reviews the work without a self-review."""
     if delivery is None or not delivery.prompt_id.startswith(f"{KIND}-"):
         return "self-review not sent"
     return f"self-review {delivery.outcome}" + (f": {delivery.reason}" if delivery.reason else "")
@@ -89,7 +89,7 @@ DIALOG_AFTER_S = 3.0
 #: turns that may end with unresolved conflicts; the last of them is an error
 MAX_ROUNDS = 3
 
-#: more than an agent makes at once; failed announcements would otherwise pile up
+#: most announcements kept, more than an agent makes at once: failed ones would otherwise pile up
 MOST_ANNOUNCED = 50
 
 #: longer reports are truncated
@@ -103,9 +103,9 @@ TURN_GOES_ON = "its turn continues"
 INTERRUPTED = "interrupted"
 #: why a worker needs input although its agent asked nothing
 DIALOG = "dialog"
-#: why an agent was stopped that is about to be restarted
+#: why an agent was stopped, just before it is restarted
 ANOTHER_MODEL = "restarting with another model"
-#: why a worker is in review that was started with commits in its worktree
+#: why a worker is in review after it was started with commits in its worktree
 FOUND_COMMITS = "commits found"
 #: why a worker is in review although its rebase did not finish, as with ABORTED
 ABORTED_BY_HAND = "rebase aborted by hand"
@@ -124,7 +124,7 @@ class GitFacts(Struct, frozen=True):
     ahead: int
     dirty: bool
     rebasing: bool
-    #: HEAD contains the commit that llmc's rebase goes onto
+    #: HEAD contains the commit that llmc rebases onto
     on_base: bool = True
     #: conflicted files that still have markers
     marked: tuple[str, ...] = ()
@@ -201,11 +201,11 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
 def client_says(
     record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float, *, is_waiting: bool = False
 ) -> Step | None:
-    """What the client's status file adds to its hooks, once it is stable for a while.
+    """The transition that the client's status calls for, once that status has lasted for a while.
 
     Esc fires no hook: a worker whose agent is idle without a Stop was interrupted. An answered question, or a queued
     message that starts its own turn, fires none either: the worker is working again. A dialog that the client opens
-    by itself in the middle of a task waits for the user; auto mode handles those of its own workers.
+    on its own in the middle of a task waits for the user; auto mode handles the dialogs of its own workers.
     """
     if is_waiting and record.status.is_busy and for_s >= DIALOG_AFTER_S and record.assignment is None:
         return step(Status.NEEDS_INPUT, DIALOG)
@@ -231,7 +231,7 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
 
 
 def _is_in_its_home(record: WorkerRecord, event: AgentEvent) -> bool:
-    """llmc reads a conversation, and may copy it: a contained agent must not name another file."""
+    """Whether llmc may read, and perhaps copy, the conversation: a contained agent must not name another file."""
     return event.home == record.config_dir or not record.contained
 
 
@@ -273,7 +273,7 @@ def arrived_step(record: WorkerRecord, reason: str) -> Step | None:
     then = delivery.then if delivery else None
     if delivery is None or then is None or then is record.status or not is_allowed(record, then):
         return None
-    if record.status is Status.ERROR:  # only what is said after it ends it, not the prompt that caused it
+    if record.status is Status.ERROR:  # only a later prompt ends the error, not the one that caused it
         return said_in_error(record) if delivery.at_unix >= record.since_unix else None
     return step(then, reason)
 
@@ -286,7 +286,7 @@ def said_in_error(record: WorkerRecord) -> Step:
 
 
 def _person_began(record: WorkerRecord) -> Step | None:
-    """The user, or the notice of a background task, gave the agent something to do."""
+    """The transition after the user, or the notice of a background task, gave the agent work."""
     if record.status is Status.ERROR:
         return said_in_error(record)
     if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NO_CHANGES):
@@ -300,7 +300,7 @@ def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
-        # A turn started by the user: its current commits are in review.
+        # The user started the turn: the current commits are in review.
         return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
     if not record.status.is_under_way:
         return Verdict(action="agent_stopped", details=details)
@@ -311,7 +311,7 @@ def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
 
 
 def turn_ended(record: WorkerRecord, git: GitFacts, details: dict[str, Any], at_unix: float) -> Verdict:
-    """The status of a worker after its turn ended and nothing of it is running."""
+    """The status of a worker after its turn has ended and none of its processes is running."""
     if record.status is Status.REBASING and record.pre_rebase_sha:
         told_later = bool(record.validation_output) and record.conflict_prompt_due
         if at_unix < record.rebase_started_at_unix or told_later:
@@ -372,7 +372,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
         resolved = step(Status.NEEDS_REVIEW, "conflicts resolved", commit_sha=git.head)
         return Verdict(resolved, action="rebase_resolved", details=details)
     if record.delivery is not None and not is_about_a_rebase(record.delivery):
-        # The user is talking to it: that does not count as a round.
+        # The user is talking to the agent, so this turn does not count as a round.
         return Verdict(action="agent_stopped", details=details)
     rounds = record.resolution_attempts + 1
     fields: dict[str, Any] = {
@@ -390,8 +390,8 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
 def after_validation(record: WorkerRecord, head: str, code: int, output: str) -> Verdict:
     """Judge the validation of rebased work; `code` 0 is success, `output` the end of its output.
 
-    If the worker resolved conflicts, it gets the failure, at most MAX_ROUNDS times. After a clean rebase the default
-    branch may be what is broken, so the user decides.
+    If the worker resolved conflicts, it gets the failure to fix; a failure in round MAX_ROUNDS is an error. After a
+    clean rebase, the default branch may be broken, so the user decides.
     """
     clean = not record.conflicted_files
     since = {"since_unix": record.since_unix} if clean else {}
@@ -433,7 +433,7 @@ def by_hand(record: WorkerRecord, git: GitFacts) -> Step | None:
 
 
 def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
-    """Why it is in error now, if the recorded reason is outdated; "" if it still holds."""
+    """Why the worker is in error now, if the recorded reason is outdated; "" if that reason still holds."""
     left = unresolved(git)
     told = f"conflicts still unresolved: {'; '.join(left)}"[:500]
     is_ours = record.status is Status.ERROR and record.reason == CONFLICTS_LEFT
@@ -441,7 +441,7 @@ def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
 
 
 def unresolved(git: GitFacts) -> list[str]:
-    """What is missing for a rebase to be resolved; empty if it is."""
+    """What a rebase still lacks to be resolved; empty if it is resolved."""
     found = []
     if git.rebasing:
         found.append("rebase still in progress")
@@ -466,7 +466,7 @@ def _stopped(git: GitFacts) -> str:
 
 def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     """The transition after the end of a turn; None if the status stays."""
-    if git.rebasing:  # its own rebase; one of ours has a status and rounds
+    if git.rebasing:  # the agent's own rebase; one of llmc's has its own status and rounds
         return step(Status.NEEDS_INPUT, _stopped(git)) if record.status.is_busy else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
@@ -497,7 +497,7 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
     elif record.status.is_busy:
         change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
     elif record.status is Status.REBASING and record.assignment is not None and cause.passes_by_itself:
-        # Its rebase stays open; auto mode sends its conflicts again once the limit is over.
+        # The rebase stays open; auto mode sends the conflicts again once the limit is over.
         fields = {"error_reason": text, "cause": cause, "since_unix": event.at_unix}
     return Verdict(change, fields, "agent_failed", details)
 
@@ -507,7 +507,7 @@ def _question(record: WorkerRecord, event: AgentEvent) -> Verdict:
     reason = "question" if event.is_question else "permission"
     change = step(Status.NEEDS_INPUT, reason) if record.status.is_busy else None
     fields: dict[str, Any] = {"asked": asked}
-    if record.status is Status.NEEDS_INPUT:  # the previous one was answered, which fires no hook
+    if record.status is Status.NEEDS_INPUT:  # the previous question was answered, which fires no hook
         fields["reason"] = reason
     return Verdict(
         change, fields, "agent_asked", {"tool": asked.tool, "question": asked.text[:500]} if asked else {}
@@ -521,7 +521,7 @@ def tells_an_end(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
 
 
 def _is_of_another_pane(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
-    """Sessions of an older llmc report the end of each of their panes without naming it."""
+    """Whether the exit is of another pane: sessions of an older llmc report exits without naming the pane."""
     told = _text(event.told, "pane")
     if told and record.pane_id:
         return told != record.pane_id

@@ -21,9 +21,9 @@ _JOINER_AFTER_ASCII = pattern(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e
 
 
 def normalise(text: str) -> str:
-    """Tabs to four spaces, every line end to LF, composed Unicode (NFC), no invisible characters, no trailing blanks.
+    """Normalize a prompt: four spaces per tab, LF line ends, Unicode NFC, no invisible characters or trailing blanks.
 
-    The client does the same to some texts; doing it to all makes the sent text equal the received one.
+    The client does the same to some texts; doing it to all texts makes the sent one equal the received one.
     Control characters are refused: an escape sequence could break out of the paste.
     """
     text = re.sub("\r\n|[\r\u2028\u2029]", "\n", text).replace("\t", "    ")
@@ -42,7 +42,7 @@ def normalise(text: str) -> str:
 
 
 def typed(prompt_id: PromptId, text: str) -> str:
-    """What is pasted: header, text, final newline. They disarm a leading `/` or `!`, a bare `exit`, a trailing `\\`."""
+    """The text to paste: its header and final newline disarm a leading `/` or `!`, a bare `exit`, a trailing `\\`."""
     return f"{header_line(prompt_id)}\n{text}\n"
 
 

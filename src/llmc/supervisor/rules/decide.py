@@ -39,7 +39,7 @@ MOST_WAIT_S = 1800.0
 class History(Struct, frozen=True):
     """What was tried so far."""
 
-    #: a remediation ran since the last long enough run
+    #: a remediation ran since the last run that was at least as long as the cooldown
     remediated: bool = False
     #: when each remediation started
     remediations: tuple[float, ...] = ()
@@ -66,7 +66,7 @@ class Restart(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """Stop the supervisor: why, and what the user can do."""
+    """Stop the supervisor; says why, and what the user can do."""
 
     code: Exit
     why: str
@@ -120,12 +120,12 @@ def after_failure(
 def after_remediation(
     cause: str, problem: str, history: History, config: Config
 ) -> tuple[Verdict | None, History]:
-    """Stop after a remediation that could not run; None: restart the daemon."""
+    """What to do after a remediation that did not complete; None: restart the daemon at once."""
     return _by_cause(cause, f"the remediation agent failed: {problem}", history, config) or (None, history)
 
 
 def _by_cause(cause: str, text: str, history: History, config: Config) -> tuple[Verdict, History] | None:
-    """Causes that no agent can fix: they need the user, or they pass."""
+    """The verdict on a cause that no agent can fix, because it needs the user or passes on its own; None for others."""
     if cause in _ADVICE:
         return End(Exit.HUMAN, f"manual fix required ({cause}): {text}", _ADVICE[cause]), history
     if cause in ("limit", "api"):
@@ -137,7 +137,7 @@ def _by_cause(cause: str, text: str, history: History, config: Config) -> tuple[
 
 
 def before_start(notes: Mapping[str, str]) -> End | None:
-    """Stop if a remediation could not fix the failure. `notes`: the files that request manual intervention, by path."""
+    """Stop if an agent requested manual intervention. `notes`: the text of its files, by path."""
     if not notes:
         return None
     said = "\n\n".join(f"{path}:\n{text.strip() or '(empty)'}" for path, text in notes.items())
@@ -156,14 +156,14 @@ class Seen(Struct, frozen=True):
     alive: bool = True
     #: its exit code, if known
     exit_code: int | None = None
-    #: why it stopped taking tasks, if it exited because of that
+    #: why the daemon stopped taking tasks, if it exited because of that
     drained: str = ""
     #: the identity in daemon.json, and how long there has been none
     registered: Identity | None = None
     unregistered_s: float = 0.0
     #: the sender of the heartbeat; None if there is none
     beat_of: str | None = None
-    #: since it last changed, or since one was due
+    #: since the heartbeat last changed, or since the watch began
     beat_age_s: float = 0.0
     #: new lines of its log at WARN or above
     records: tuple[Record, ...] = ()
@@ -205,7 +205,7 @@ def judge_records(records: Sequence[Record]) -> Failure | None:
     """The first failure record, if any."""
     if not records:
         return None
-    # The first one is the cause; but one that needs the user must not hide behind another.
+    # The first record is the cause, but one that needs the user must not hide behind another.
     record = next((r for r in records if r.cause in ("auth", "disk")), records[0])
     about = " ".join(text for text in (record.cause, record.worker, _task(record)) if text)
     text = f"{record.level} in the daemon's log: {record.message}" + (f" ({about})" if about else "")

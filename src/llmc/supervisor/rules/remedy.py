@@ -1,4 +1,4 @@
-"""How the turn of the supervisor's own agent ended, from its record. Pure."""
+"""Decides how a turn of the supervisor's own agent ended, from its record. Pure."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -24,13 +24,13 @@ class Outcome(StrEnum):
 
 
 class End(Struct, frozen=True):
-    """How it ended, and the problem, if any."""
+    """How the turn ended, and the problem, if any."""
 
     outcome: Outcome
     problem: str = ""
     #: the kind of failure (records/worker.py), if known
     cause: str = ""
-    #: its process or its session is gone: a retry may help
+    #: the agent's process or session is gone: a retry may help
     crashed: bool = False
 
 
@@ -39,8 +39,8 @@ def judge(
 ) -> End | None:
     """The end of a remediation turn; None while it runs.
 
-    A normal end comes first: it was done in time. While a terminal is attached, an interruption or a failure means
-    nothing, because the user sees it too, and `spent_s` does not grow.
+    A normal end comes first: the agent finished in time. While a terminal is attached, an interruption or a failure
+    does not count, because the user sees it too; and `spent_s` does not grow.
     """
     end = ended(record)
     if end is not None and (not attached or end.crashed or end.outcome is Outcome.COMPLETED):

@@ -13,9 +13,9 @@ from llmc.records.worker import WorkerRecord
 
 #: with `worker_tasks = "accept"`: how many tasks one task may create; further ones are proposed
 MOST_ACCEPTED = 10
-#: how long a file that llmc did not write is left alone, so that the root whose worker made it can mark it
+#: how long to leave alone a file that llmc did not write, so that the root whose worker made it can mark it
 GRACE_S = 1.0
-#: an agent that announced a task and has not named it by then failed, or its hook was lost
+#: after this time, an agent that has not named an announced task has failed, or its hook was lost
 ANNOUNCED_S = 15.0
 #: allowed difference between the clocks of a file system and of a process
 SLACK_S = 0.1
@@ -24,7 +24,7 @@ ACTED_UPON = ("verify", "model", "budget", "goal", "key")
 
 
 def hold_for(setting: str, at_a_task: bool, made: int) -> str:
-    """Why a task made by a worker is held back; `made`: how many its own task has created before."""
+    """Why a task made by a worker is held back; `made`: how many its current task has made before."""
     if setting == "accept" and (not at_a_task or made < MOST_ACCEPTED):
         return ""
     return PROPOSED
@@ -52,7 +52,7 @@ def is_out_of_date(task: Task, made: Made) -> bool:
 
 
 class Announcement(Struct, frozen=True):
-    """An agent of this root is about to make a task: its hook fires before the file exists, and names it afterwards."""
+    """An agent of this root is about to make a task: a hook fires before the file exists; a later one names it."""
 
     worker: str
     at_unix: float
@@ -72,7 +72,7 @@ class Announced(Struct, frozen=True):
 
 
 def is_undecided(task_id: str, changed_unix: float, known: bool, announced: Announced, now: float) -> bool:
-    """Whether it may be a worker's task and must not be claimed yet.
+    """Whether a task may be a worker's, and so must not be claimed yet.
 
     `known`: its origin is in the ledger. `changed_unix`: when the file was last written.
     """
@@ -85,7 +85,7 @@ def is_undecided(task_id: str, changed_unix: float, known: bool, announced: Anno
 
 
 def maker(changed_unix: float, announced: Announced) -> str:
-    """The worker that made a file of unknown origin, which no hook named; "" if none can have."""
+    """The worker that made a file of unknown origin that no hook named; "" if none can have made it."""
     return next((one.worker for one in announced.unnamed if one.may_be(changed_unix)), "")
 
 
@@ -96,7 +96,7 @@ WITHDRAWN = "withdrawn"
 
 
 def is_free(task: Task) -> bool:
-    """Whether it is pending by its file, and has no owner; the user or other tasks may still hold it back."""
+    """Whether a task is pending by its file, and has no owner; the user or other tasks may still hold it back."""
     return task.status is TaskStatus.PENDING and not task.owner
 
 
@@ -111,12 +111,12 @@ def holds(record: WorkerRecord | None, claim: Claim) -> bool:
 
 
 def is_ours(task: Task, claim: Claim) -> bool:
-    """Whether the claim is on it. A client that edits metadata may write back an older version, without the claim."""
+    """Whether the task has the claim. A client that edits metadata may write back an older version, without it."""
     return task.claim == claim.id or (not task.claim and task.owner == claim.worker)
 
 
 def is_abandoned(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
-    """In progress without an owner and without a claim: it would wait forever.
+    """Whether a task is in progress without an owner or a claim: it would wait forever.
 
     `at_work`: workers whose agents are busy. They may mark tasks that they made for themselves.
     """
@@ -133,50 +133,50 @@ def is_unowned(task: Task) -> bool:
 
 
 def pending_again(task: Task) -> Task | None:
-    """A task without an owner is pending again; any other hold stays."""
+    """The task pending again if it is in progress without an owner; a hold stays."""
     return replace(task, status=TaskStatus.PENDING) if is_unowned(task) else None
 
 
 def released(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
-    """Pending again, unless another claim is on it or our merge completed it in the meantime."""
+    """The task pending again, unless it was completed, or has another claim, in the meantime."""
     return _ended(task, TaskStatus.PENDING, hold=hold or None) if is_ours(task, claim) else None
 
 
 def done(task: Task, claim: Claim) -> Task | None:
-    """Completed, unless it was released and claimed again in the meantime."""
+    """The task completed, unless it was released and claimed again in the meantime."""
     return _ended(task, TaskStatus.COMPLETED) if is_ours(task, claim) else None
 
 
 def still_at_it(task: Task, claim: Claim) -> Task | None:
-    """Put our claim back after the worker marked it completed, or its client dropped the claim."""
+    """Put our claim back after the worker marked the task completed, or its client dropped the claim."""
     return _had_by(task, claim) if is_ours(task, claim) else None
 
 
 def set_by_user(task: Task, seen: Task, status: TaskStatus = TaskStatus.PENDING) -> Task | None:
-    """Pending again or completed, without owner or hold; only if the task did not change since the user saw it."""
+    """The task pending again or completed, without owner or hold; None if it has changed since the user saw it."""
     is_as_seen = (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
     return _ended(task, status, hold=None) if is_as_seen else None
 
 
 def withdrawn(task: Task) -> Task | None:
-    """Held back from new claims; an existing claim stays."""
+    """The task held back from new claims; None if it is not free, as an existing claim stays."""
     return task.with_ours(hold=WITHDRAWN) if is_free(task) else None
 
 
 def approved(task: Task, seen: Task) -> Task | None:
-    """Approved as the user saw it, including the metadata that llmc acts on."""
+    """The task approved as the user saw it, including the metadata that llmc acts on."""
     if not is_free(task):
         return None
     return task.with_ours(hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget)
 
 
 def prioritised(task: Task, priority: int) -> Task:
-    """With another priority; everything else stays."""
+    """The task with another priority; everything else stays."""
     return replace(task, metadata={**task.metadata, "priority": priority})
 
 
 def made_by_worker(task: Task, made: Made) -> Task | None:
-    """Mark a task made by a worker in its file, for people and for other roots."""
+    """Mark a task made by a worker in its file, for the user and for other roots."""
     if not is_free(task):
         return None
     said = {"worker": made.worker, "task": made.at, "root": made.root}

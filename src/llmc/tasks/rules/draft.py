@@ -1,4 +1,4 @@
-"""A task as the user or a command writes it, and the prologue and epilogue of its label. Pure."""
+"""Parses tasks as the user or a command writes them, and adds the prologue and epilogue of a label. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ class Draft(Struct, frozen=True):
     name: str = ""
     #: who wrote it
     by: str = "person"
-    #: what a task pool command calls it
+    #: recognizes the task in a later import, or a later answer of the task pool command
     key: str = ""
     #: its plan item: goalId, workNodeId, assignmentId, dispatchId
     goal: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def check(draft: Draft) -> Draft:
         raise BadDraft(f"{draft.model!r} is not a valid model name")
     if draft.label and not is_label(draft.label):
         raise BadDraft(f"invalid label {draft.label!r}: a label may contain only {LABEL_WORDS}")
-    # Text may be a pasted log: make control characters visible, so that no terminal obeys them.
+    # The text may be a pasted log: make control characters visible, so that no terminal obeys them.
     return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
 
@@ -82,7 +82,7 @@ def from_markdown(text: str, name: str) -> Draft:
 
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:
-    """Sort drafts after those they name, so that ids follow the order."""
+    """Sort drafts after those they depend on, so that ids follow the order."""
     left = {draft.name: draft for draft in drafts}
     ordered: list[Draft] = []
     while left:
@@ -150,7 +150,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[,\s]+", text.strip("[] ")) if word)
 
 
-#: exit codes with a meaning of their own
+#: exit codes of a task pool command with a special meaning
 NONE_READY = 4
 CLAIM_LIMIT = 3
 
@@ -173,7 +173,7 @@ Answer = Draft | NoTask | Failed
 
 
 def read_answer(code: int, text: str, key: str) -> Answer:
-    """`key` identifies the task if its text has none: the same answer must not become two tasks."""
+    """Read a task pool command's answer. `key`: for a task whose text has none, so that it is not added twice."""
     if code == NONE_READY:
         return NoTask()
     if code == CLAIM_LIMIT:
@@ -254,7 +254,7 @@ def read_contexts(raw: Mapping[str, Any]) -> dict[str, Context]:
 
 
 def of(task: Task, contexts: Mapping[str, Context]) -> Context:
-    """The label's own context, else the default's, else none. The two are not mixed."""
+    """The context of the task's label, else the default context, else an empty one; they are not combined."""
     return contexts.get(task.label) or contexts.get("default") or Context()
 
 

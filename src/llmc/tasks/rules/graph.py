@@ -1,4 +1,4 @@
-"""Dependencies between tasks: what is ready, what comes next, what can never start; and the graph as text. Pure."""
+"""Dependencies between tasks: which tasks are ready, come next or can never start; and the graph as text. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -26,7 +26,7 @@ class Dangling(Struct, frozen=True):
 
 
 def needs(tasks: Iterable[Task]) -> Needs:
-    """For each task the ids it depends on, from both sides: what blocks it, and what the others block."""
+    """For each task, the ids it depends on: its own `blocked_by`, and the `blocks` of other tasks."""
     found: dict[TaskId, set[TaskId]] = {}
     for task in tasks:
         found.setdefault(task.id, set()).update(task.blocked_by)
@@ -53,7 +53,7 @@ def cycle(edges: Needs) -> tuple[TaskId, ...]:
 
 
 def cycles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
-    """Disjoint cycles, up to the number that is reported."""
+    """Disjoint cycles, at most as many as are reported."""
     found: list[tuple[TaskId, ...]] = []
     while len(found) < MOST_CYCLES and (one := cycle(edges)):
         found.append(one)
@@ -74,7 +74,7 @@ def dangling(tasks: Collection[Task], completed: Collection[str]) -> list[Dangli
 
 
 def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId, int]:
-    """How many tasks depend on each one, directly or not. `of`: only for these."""
+    """How many tasks depend on each task, directly or indirectly. `of`: count only for these."""
     waiting: dict[TaskId, set[TaskId]] = {}
     for task, others in edges.items():
         for other in others:
@@ -98,14 +98,14 @@ def _reach(start: TaskId, next_of: Callable[[TaskId], Iterable[TaskId]]) -> set[
     return seen
 
 
-#: why they are stuck, by the first task of each group
+#: why tasks are stuck, by the first task of each group
 Stuck = Mapping[TaskId, str]
 
 
 def stuck(
     missing: Iterable[Dangling], circles: Iterable[tuple[TaskId, ...]], unreadable: Collection[TaskId] = ()
 ) -> Stuck:
-    """Each reason once, with its tasks. Tasks that depend on an unreadable file are reported with that file."""
+    """Each reason once, by its first task. Tasks that depend on an unreadable file are reported with that file."""
     why: dict[TaskId, list[str]] = {}
     for row in missing:
         if row.missing not in unreadable:
@@ -139,12 +139,12 @@ def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task |
     return min(candidates, key=rank, default=None)
 
 
-#: from this many changes on, it is cheaper to rebuild than to update one by one
+#: with more changed tasks than this, one search for all cycles is cheaper than one search from each
 _MANY = 64
 
 
 class Index:
-    """Ready tasks and problems, updated incrementally; the same results as `states`, `dangling` and `cycles`."""
+    """Ready tasks and problems, updated incrementally; agrees with `states`, `dangling` and `cycles`."""
 
     def __init__(
         self, tasks: Mapping[TaskId, Task] | None = None, completed: Collection[TaskId] = ()
@@ -182,7 +182,7 @@ class Index:
         self._find_cycles(touched)
 
     def _replace(self, task_id: TaskId, task: Task | None) -> set[TaskId]:
-        """Replace the task; return all tasks affected."""
+        """Replace a task; return all affected tasks."""
         touched = {task_id} | self._waiters(task_id)
         old = self.tasks.pop(task_id, None)
         if old is not None:
@@ -227,7 +227,7 @@ class Index:
             self.ready.add(task_id)
 
     def _find_cycles(self, touched: Collection[TaskId]) -> None:
-        """A new cycle contains a changed task. While there is a cycle, search the whole list."""
+        """Update the cycles. A new one contains a changed task; while there is a cycle, search the whole list."""
         if not touched:
             return
         in_cycle = (task in _reach(task, self._open_needs) for task in touched)
@@ -279,7 +279,7 @@ def states(
 
 
 def tree(tasks: Collection[Task], edges: Needs, state_of: dict[TaskId, str]) -> list[str]:
-    """One line per task, below one of its dependencies; the others are named beside it."""
+    """One line per task, below one of its dependencies; its other dependencies are named on the line."""
     by_id = {task.id: task for task in tasks}
     depth = _depths(by_id, edges)
     parent = {}
@@ -288,7 +288,7 @@ def tree(tasks: Collection[Task], edges: Needs, state_of: dict[TaskId, str]) -> 
         known = [
             other for other in edges.get(task_id, ()) if depth.get(other, depth[task_id]) < depth[task_id]
         ]
-        # Below the deepest, so that it comes after all its dependencies.
+        # Below the deepest one, so that a task comes after all its dependencies.
         parent[task_id] = max(known, key=lambda other: (depth[other], in_order(other)), default=None)
         children.setdefault(parent[task_id], []).append(task_id)
     lines: list[str] = []

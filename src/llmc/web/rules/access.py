@@ -1,10 +1,10 @@
-"""Who may ask for what over HTTP. Every request and every WebSocket passes here first. Pure.
+"""Who may request what over HTTP. Every request and every WebSocket is checked here first. Pure.
 
-Three doors, each closed on its own: the Host must be a name of this server (so a name that an attacker points at
-127.0.0.1 is refused), the Origin must be this server's (so another page cannot send anything), and a cookie that no other
-site can send proves the browser. Another port of the same machine is the same site for a cookie, so what a browser says
-about the page that asks counts too: another origin may only link to us. And the cookie is for a secret path: a browser
-that visits another port does not send it there.
+Three independent checks: the Host must be a name of this server (so a name that an attacker points at 127.0.0.1 is
+refused), the Origin must be this server's (so another page cannot send anything), and a cookie that no other site can
+send identifies the browser. For cookies, another port of the same machine is the same site. Therefore the headers in
+which a browser describes the requesting page count, too: another origin may only link to us. And the cookie is for a
+secret path: a browser that visits another port does not send it there.
 """
 
 import re
@@ -15,11 +15,11 @@ from msgspec import Struct
 #: the paths that need no sign-in
 _OPEN = ("/login", "/manifest.webmanifest", "/icon.svg")
 _SAFE = ("GET", "HEAD")
-#: the secret first part of a browser's addresses, and the rest
+#: a path: the secret first part of a browser's URLs, and the rest
 _PLACE = re.compile(r"/([A-Za-z0-9_-]{43})(/.*)?", re.DOTALL)
-#: a longer body is not read
+#: maximum bytes of a body
 MOST_BODY_BYTES = 1_000_000
-#: failed sign-ins per minute from one address
+#: most failed sign-ins per minute from one address
 MOST_FAILURES = 10
 
 #: scripts and styles from our own files only; nothing embeds the page
@@ -32,7 +32,7 @@ TAKE_OVER_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-
 
 
 class Asked(Struct, frozen=True):
-    """The facts of a request that decide."""
+    """The facts about a request that the rules need."""
 
     method: str
     path: str
@@ -41,9 +41,9 @@ class Asked(Struct, frozen=True):
     origin: str | None
     websocket: bool
     signed_in: bool
-    #: another origin asks, and not by a link that the user followed
+    #: whether another origin sent the request, other than by a link that the user followed
     embedded: bool = False
-    #: as the client says it; 0 if it does not
+    #: as the client declares it; 0 if it does not
     body_bytes: int = 0
 
 
@@ -55,7 +55,7 @@ class Refusal(Struct, frozen=True):
 
 
 def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal | None:
-    """Why this request is refused; None: it may go on."""
+    """Why this request is refused; None: it is allowed."""
     if asked.host.lower() not in hosts:
         return Refusal(
             421, f"unknown host name {_shown(asked.host)}; to allow it: llmc web --allow-host NAME"
@@ -79,26 +79,26 @@ def refusal(asked: Asked, hosts: Iterable[str], *, read_only: bool) -> Refusal |
 
 
 def place_in(path: str) -> tuple[str, str]:
-    """The secret first part of an address, "" if it has none; and the path that is meant."""
+    """The secret first part of a path, "" if it has none, and the rest of the path."""
     found = _PLACE.fullmatch(path)
     return (found[1], found[2] or "/") if found else ("", path)
 
 
 def is_embedded(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another origin asks for a picture, a script, a frame or data. Old browsers do not say."""
+    """Whether a page of another origin requests an image, script, frame or data. Old browsers do not tell."""
     if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return False
     return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
 
 
 def body_bytes(header: str) -> int:
-    """The length that a client says; more than any limit if it is no number."""
+    """The length that a client declares; above the limit if it is not a number."""
     length = whole(header)
     return MOST_BODY_BYTES + 1 if length is None else length
 
 
 def whole(text: str) -> int | None:
-    """A number from outside; None if it is none, or has too many digits."""
+    """An untrusted number; None if it is not a number, or has too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
@@ -107,7 +107,7 @@ def is_open(path: str) -> bool:
 
 
 def _is_ours(origin: str, host: str) -> bool:
-    """Whether the page that asks was served by us, under the name that it asked for."""
+    """Whether we served the requesting page, under the host name that it requests."""
     return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
@@ -116,7 +116,7 @@ def _shown(text: str) -> str:
 
 
 def hosts_of(address: str, port: int, allowed: Iterable[str]) -> frozenset[str]:
-    """The Host headers of this server: its address, the names of loopback, and what the user allowed."""
+    """The accepted Host headers: this server's address, the loopback names, and the names the user allowed."""
     names = {"127.0.0.1", "localhost", "[::1]"}
     if address not in ("0.0.0.0", "::"):
         names.add(f"[{address}]" if ":" in address and not address.startswith("[") else address)

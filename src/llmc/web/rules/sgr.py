@@ -1,4 +1,4 @@
-"""The colours of a terminal's text as spans with classes: no style attribute, which the page's policy forbids. Pure."""
+"""Turns the colors of terminal text into spans with classes; the page's policy forbids style attributes. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 _SGR = re.compile(r"\x1b\[([0-9;:]*)m")
-#: every other control sequence, and what is left of one
+#: all other control sequences, whole or cut off
 _CONTROL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -19,7 +19,7 @@ _PALETTE = (
 
 
 class Style(Struct, frozen=True):
-    """How a piece of text looks; colours are numbers of the 16 basic ones."""
+    """How a piece of text looks; `fg` and `bg` are numbers of the 16 basic colors."""
 
     bold: bool = False
     dim: bool = False
@@ -82,7 +82,7 @@ def _after(style: Style, codes: str) -> Style:
 
 
 def _colour(numbers: Iterator[int]) -> int | None:
-    """The nearest basic colour of an extended one."""
+    """The basic color nearest to an extended one."""
     kind = next(numbers, 0)
     if kind == 2:
         return _nearest((next(numbers, 0), next(numbers, 0), next(numbers, 0)))

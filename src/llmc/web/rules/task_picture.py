@@ -1,4 +1,4 @@
-"""Tasks and what they wait for as a picture: each task stands right of everything it needs. Pure."""
+"""Draws tasks and their dependencies: each task is to the right of all tasks that it waits for. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ class Box(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A task waits for another: from the right edge of one to the left edge of the other."""
+    """A dependency: from the right edge of a task to the left edge of a task that waits for it."""
 
     x1: int
     y1: int
@@ -51,7 +51,7 @@ def picture(tasks: Iterable[Mapping[str, Any]]) -> Picture | None:
         columns.setdefault(layer[id], []).append(id)
     places: dict[str, tuple[int, int]] = {}
     for column, ids in columns.items():
-        # beside the tasks that it waits for, so that lines cross less; in a circle not all have a place yet
+        # near the tasks that it waits for, so that fewer lines cross; in a dependency cycle, not all have a place yet
         ids.sort(
             key=lambda id: (
                 sum(places[one][1] for one in after[id] if one in places) / (len(after[id]) or 1),
@@ -84,7 +84,7 @@ def _order(id: str) -> tuple[int, str]:
 
 
 def _layers(after: Mapping[str, list[str]]) -> dict[str, int]:
-    """How long the longest chain before each task is. A circle ends where it was entered."""
+    """The length of the longest chain before each task. A dependency cycle ends where it was entered."""
     layer: dict[str, int] = {}
     for start in after:
         stack: list[tuple[str, int]] = [(start, 0)]
