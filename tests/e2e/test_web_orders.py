@@ -51,11 +51,14 @@ def test_a_task_a_review_in_two_rounds_and_a_landing(scripted: Fleet, web: Web) 
         {"text": "And tell me why"},
         {"path": "g.py", "row": "3", "text": "Keep this"},
     )
-    for fields in drafts[:2]:
+    diff = next(
+        one["data-diff"] for _, one in Read(web.get("/w/adam/review").text).tags if "data-diff" in one
+    )
+    for fields in ({**one, "diff": diff} for one in drafts[:2]):
         assert web.post("/w/adam/review/drafts", data=fields).status_code == 200
     assert 'id="request"' not in web.get("/w/adam/review").text
     seen = field(web.get("/w/adam/review?send=yes").text, "/w/adam/reject", "seen")
-    assert web.post("/w/adam/review/drafts", data=drafts[2]).status_code == 200
+    assert web.post("/w/adam/review/drafts", data={**drafts[2], "diff": diff}).status_code == 200
     stale = web.order("/w/adam/reject", seen=seen)
     assert "nothing was sent: the request to" in stale.said.outcome
     page = web.get("/w/adam/review?send=yes").text

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from llmc.api import workers
 from llmc.base.clock import now_unix
-from llmc.base.errors import NotFound
+from llmc.base.errors import NotFound, ToolFailed
+from llmc.base.text import pattern
 from llmc.landing import fresh_review, review
 from llmc.landing.review import Review
 from llmc.records.worker import WorkerRecord
@@ -30,6 +31,8 @@ from llmc.reviews.rules.talk import Save as Save
 from llmc.reviews.rules.talk import Talk
 from llmc.sessions.submit import Receipt
 
+_DRAWN = pattern(r"[0-9a-f]{40,64}\.\.[0-9a-f]{40,64}")
+
 
 class Page(Struct, frozen=True):
     """A worker's change, with the comments on it."""
@@ -46,8 +49,15 @@ class Page(Struct, frozen=True):
     since: int
     #: the paths marked as viewed
     viewed: frozenset[str]
+    #: the commit or tree from which the diff was made
+    before: str = ""
     #: files that differ only because the base moved, when `since` is set
     by_rebase: tuple[str, ...] = ()
+
+    @property
+    def drawn(self) -> str:
+        """What identifies the diff: a row number means nothing without it."""
+        return f"{self.before}..{self.review.result}"
 
     @property
     def drafts(self) -> list[Comment]:
@@ -60,7 +70,7 @@ def page(project: Project, name: str, since: int = 0) -> Page:
     record = project.store.worker(name)
     said = comments.read(project, record)
     whole = files_of(shown.diff)
-    files, moved = _since(project, shown, said, since) if since else (whole, ())
+    before, files, moved = _since(project, shown, said, since) if since else (_start(shown), whole, ())
     return Page(
         worker=record.name,
         review=shown,
@@ -70,8 +80,23 @@ def page(project: Project, name: str, since: int = 0) -> Page:
         round=said.round,
         since=since,
         viewed=frozenset(file.path for file in whole if talk.is_viewed(said, file)),
+        before=before,
         by_rebase=moved,
     )
+
+
+def _start(shown: Review) -> str:
+    return shown.parting if shown.so_far or shown.conflicts else shown.base
+
+
+def files_drawn(project: Project, drawn: str) -> tuple[DiffFile, ...]:
+    """The files of a diff as a page drew it; the work may have changed since. None are left if git dropped it."""
+    if not _DRAWN.fullmatch(drawn):
+        return ()
+    try:
+        return files_of(git.diff(project.root.path, *drawn.split("..")))
+    except ToolFailed:
+        return ()
 
 
 def _said(project: Project, name: str) -> list[tuple[float, str]]:
@@ -97,8 +122,8 @@ def remember(project: Project, shown: Page, *, again: bool = False) -> bool:
 
 def _since(
     project: Project, shown: Review, said: Talk, number: int
-) -> tuple[tuple[DiffFile, ...], tuple[str, ...]]:
-    """The files that changed since a round, and those that only a rebase changed."""
+) -> tuple[str, tuple[DiffFile, ...], tuple[str, ...]]:
+    """The tree of a round, the files that changed since, and those that only a rebase changed."""
     sent = next((one for one in talk.settled_rounds(said) if one.number == number), None)
     if sent is None:
         raise NotFound(
@@ -110,7 +135,7 @@ def _since(
     files = files_of(git.diff(root, before, shown.result))
     plain = files_of(git.diff(root, sent.head, shown.head))
     kept = {file.path for file in files}
-    return files, tuple(file.path for file in plain if file.path not in kept)
+    return before, files, tuple(file.path for file in plain if file.path not in kept)
 
 
 def file_lines(project: Project, shown: Page, file: DiffFile) -> list[str]:

@@ -28,7 +28,7 @@ from llmc.config.model import Notify
 from llmc.config.paths import Root
 from llmc.notifications import notifiers
 from llmc.notifications.notifiers import Channel, Outcome, Result
-from llmc.notifications.rules import KINDS, Notice, Over, fit_to_tell, payload
+from llmc.notifications.rules import ENDING, KINDS, Notice, Over, fit_to_tell, payload
 from llmc.repo.project import Project
 
 #: held only for a moment
@@ -36,7 +36,7 @@ LOCK_S = 2.0
 #: tries per failing channel, and the first pause between them; it doubles
 TRIES = 3
 PAUSE_S = 60.0
-#: how many ended incidents are kept
+#: how many ended incidents are kept, and how many sent ones that never end, such as a digest
 MOST = 200
 
 
@@ -170,7 +170,8 @@ def _is(one: Incident, other: Incident) -> bool:
 
 def _pruned(book: Book) -> Book:
     over = [one for one in book.incidents if not one.is_open]
-    drop = {id(one) for one in over[:-MOST]}
+    moments = [one for one in book.incidents if one.is_open and not one.due and one.kind not in ENDING]
+    drop = {id(one) for one in (*over[:-MOST], *moments[:-MOST])}
     return replace(book, incidents=tuple(one for one in book.incidents if id(one) not in drop))
 
 

@@ -48,6 +48,8 @@ _OF_ITEMS = {
 _TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
 #: kinds that last as long as their item is on the list
 LASTING = frozenset({*_OF_ITEMS.values(), *SEVERITIES})
+#: kinds that some event or change of the list ends; the others are about a moment
+ENDING = LASTING | {"auto_failed"}
 #: items whose `who` is a task id
 _OF_TASKS = ("quarantined", "parked_task", "proposed")
 #: items dated by the event itself, so a new time means a new incident. (A dialog is dated by the worker's status,

@@ -112,7 +112,7 @@ class Site:
             Route(f"{review}/drafts", self.save_draft, methods=["POST"]),
             Route(f"{review}/drafts/{{comment}}", self.change_draft, methods=["PUT", "DELETE"]),
             Route(f"{review}/closed/{{comment}}", self.close_comment, methods=["POST"]),
-            Route(f"{review}/viewed/{{number}}", self.mark_viewed, methods=["POST"]),
+            Route(f"{review}/viewed", self.mark_viewed, methods=["POST"]),
             Route("/w/{worker}/take", self.take_over),
             WebSocketRoute("/w/{worker}/terminal", self.terminal),
             Route("/w/{worker}", self.worker),
@@ -343,13 +343,13 @@ class Site:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
         def save() -> commenting.Comment:
-            shown = commenting.page(live.project, worker)
-            file = next((one for one in shown.files if file_key(one.path) == form.get("path")), None)
+            row = number_of(form, "row") if form.get("row") else None
+            files = commenting.files_drawn(live.project, form.get("diff", "")) if form.get("path") else ()
+            file = next((one for one in files if file_key(one.path) == form["path"]), None)
             if form.get("path") and file is None:
                 raise NotFound(
                     "cannot save the comment: the file is no longer in the diff", hint="Reload the page."
                 )
-            row = number_of(form, "row") if form.get("row") else None
             if file is not None and row is not None and row >= len(file.rows):
                 raise NotFound(
                     "cannot save the comment: the line is no longer in the diff", hint="Reload the page."
@@ -394,13 +394,13 @@ class Site:
         live, form, worker = await self.live(request), await form_of(request), request.path_params["worker"]
 
         def mark() -> None:
-            files = commenting.page(live.project, worker).files
-            number = number_of(request.path_params, "number")
-            if number >= len(files) or file_key(files[number].path) != form.get("path"):
+            shown = commenting.page(live.project, worker)
+            file = next((one for one in shown.files if file_key(one.path) == form.get("path")), None)
+            if file is None or form.get("diff", "").rpartition("..")[2] != shown.review.result:
                 raise NotFound(
                     "cannot mark the file as viewed: the diff has changed", hint="Reload the page."
                 )
-            commenting.mark_viewed(live.project, worker, files[number], is_viewed=form.get("viewed") == "yes")
+            commenting.mark_viewed(live.project, worker, file, is_viewed=form.get("viewed") == "yes")
 
         await self.in_thread(mark)
         live.changed(f"review {worker}")

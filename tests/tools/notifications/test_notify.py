@@ -112,6 +112,17 @@ def test_an_incident_is_told_once_until_it_has_ended(project: Project, hook: Web
 
 
 @pytest.mark.req("7-003")
+def test_what_was_told_once_is_forgotten_and_what_goes_on_is_not(project: Project) -> None:
+    """Break: prune only incidents that have ended: a digest never ends."""
+    incidents = Incidents(project.root)
+    incidents.begin(Notice("fleet_parked", "limit", "Parked"), ())
+    incidents.begin(Notice("digest", "due", "A night"), ("desktop",))
+    for number in range(service.MOST + 3):
+        incidents.begin(Notice("digest", str(number), "A night"), ())
+    kept = [one.key for one in incidents.read().incidents]
+    assert kept == ["limit", "due", *map(str, range(3, service.MOST + 3))]
+
+
 def test_only_the_kinds_that_are_on_are_told(project: Project, hook: Webhook) -> None:
     """A kind that llmc does not know is sent. Break: do not check `on`."""
     few = using(project, webhook=hook.url, on=("digest",))

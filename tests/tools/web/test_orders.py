@@ -1,5 +1,6 @@
 """Orders from a browser: each reaches its operation, is logged with author and address, and is one job."""
 
+import re
 import threading
 from typing import Any
 
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 
 from llmc.api import acceptance, commenting, tasks
 from llmc.api.said import Said
+from llmc.reviews import comments
+from llmc.reviews.rules.talk import Round
 from llmc.web import acts
 from tests.support.repos import run_git
 from tests.support.waiting import wait_until
@@ -331,17 +334,95 @@ def test_a_filter_holds_for_what_comes_later(web: Web) -> None:
 # Comments of a review.
 
 
+def drawn(web: Web, path: str = "f.py", page: str = "/w/w1/review") -> dict[str, str]:
+    """What the page sends with a comment on a file, besides the row."""
+    files = [one for tag, one in Read(web.get(page).text).tags if tag == "section" and "data-diff" in one]
+    return next(
+        {"path": one["data-path"], "diff": one["data-diff"]} for one in files if one["data-path"] == path
+    )
+
+
+def row_with(web: Web, text: str, page: str = "/w/w1/review") -> str:
+    """The number of the row with this text, as the page has it."""
+    page = web.get(page).text
+    found = re.findall(r"review/form\?row=(\d+)[^>]*>\+</button><span[^>]*>.</span>(.*?)</td>", page)
+    return next(row for row, shown in found if Read(shown).text == text)
+
+
+def commented(web: Web) -> tuple[int | None, str]:
+    """The line of the newest comment in the diff of now, and the code it is about."""
+    anchor = commenting.page(web.place.project, "w1").comments[-1].anchor
+    assert anchor is not None
+    return anchor.line, anchor.quote[-1]
+
+
+def amend(web: Web, lines: list[str]) -> None:
+    worktree = web.place.project.root.path / ".worktrees/w1"
+    (worktree / "f.py").write_text("\n".join(lines) + "\n")
+    run_git(worktree, "commit", "-q", "-a", "--amend", "-m", "Work")
+
+
+def after_a_round(web: Web) -> list[str]:
+    """The worker's file after it changed one line since round 1."""
+    project = web.place.project
+    shown = commenting.page(project, "w1").review
+    sent = Round(
+        number=1, base=shown.base, head=shown.head, ref="refs/llmc/none", at_unix=1.0, prompt_id="pr_1"
+    )
+    comments.change(project, project.store.worker("w1"), lambda said: replace(said, rounds=(sent,)))
+    lines = (web.place.project.root.path / ".worktrees/w1/f.py").read_text().splitlines()
+    lines[20] = "line TWENTY changed"
+    amend(web, lines)
+    return lines
+
+
+def test_a_comment_stays_on_the_line_where_it_was_made(web: Web) -> None:
+    """Break: look up the row in the newest diff: the page may show another one."""
+    since = "/w/w1/review?since=1"
+    lines = after_a_round(web)
+    fields = {**drawn(web, page=since), "row": row_with(web, "line TWENTY changed", since), "text": "Why?"}
+    assert web.post("/w/w1/review/drafts", data=fields).status_code == 200
+    assert commented(web) == (21, "line TWENTY changed")
+
+    fields = {**drawn(web), "row": row_with(web, "line 10"), "text": "And this?"}
+    amend(web, ["new first", "new second", *lines])
+    assert web.post("/w/w1/review/drafts", data=fields).status_code == 200
+    assert commented(web) == (13, "line 10")  # it moved, as the line did
+
+    gone = {**fields, "diff": f"{'0' * 40}..{'0' * 40}"}
+    assert web.post("/w/w1/review/drafts", data=gone).status_code == 404
+    assert len(commenting.page(web.place.project, "w1").drafts) == 2
+
+
+def test_a_file_is_marked_as_viewed_as_the_page_showed_it(web: Web) -> None:
+    """Break: find the file by its number; mark a file that has changed since."""
+    after_a_round(web)
+    (web.place.project.root.path / ".worktrees/w1/a.py").write_text(
+        "x\n"
+    )  # before f.py, and not since round 1
+    run_git(web.place.project.root.path / ".worktrees/w1", "add", "-A")
+    lines = (web.place.project.root.path / ".worktrees/w1/f.py").read_text().splitlines()
+    amend(web, lines)
+    fields = {**drawn(web, page="/w/w1/review?since=1"), "viewed": "yes"}
+    assert web.post("/w/w1/review/viewed", data=fields).status_code == 204
+    assert commenting.page(web.place.project, "w1").viewed == {"f.py"}
+    amend(web, ["first", *lines])
+    assert commenting.page(web.place.project, "w1").viewed == frozenset()
+    assert web.post("/w/w1/review/viewed", data=fields).status_code == 404
+    assert commenting.page(web.place.project, "w1").viewed == frozenset()
+
+
 def test_drafts_are_kept_changed_and_deleted(web: Web) -> None:
     """Break: allow an edit without its revision; let a stale one win."""
     at = "/w/w1/review"
-    made = web.post(f"{at}/drafts", data={"path": "f.py", "row": "3", "text": "Why\r\n<b>this</b>?"})
+    made = web.post(f"{at}/drafts", data={**drawn(web), "row": "3", "text": "Why\r\n<b>this</b>?"})
     assert made.status_code == 200, made.text
     assert faults(made.text) == []
     (draft,) = commenting.page(web.place.project, "w1").drafts
     assert (draft.text, draft.rev) == ("Why\n<b>this</b>?", 1)
     assert draft.anchor is not None
     web.post(f"{at}/drafts", data={"text": "On the whole"})
-    web.post(f"{at}/drafts", data={"path": "f.py", "text": "On the file"})
+    web.post(f"{at}/drafts", data={**drawn(web), "text": "On the file"})
 
     assert web.put(f"{at}/drafts/{draft.id}", data={"text": "Second", "rev": "1"}).status_code == 200
     stale = web.put(f"{at}/drafts/{draft.id}", data={"text": "Stale", "rev": "1"})
@@ -375,7 +456,8 @@ def test_drafts_are_kept_changed_and_deleted(web: Web) -> None:
     ],
 )
 def test_a_comment_on_nothing_is_refused(web: Web, fields: dict[str, str], status: int) -> None:
-    assert web.post("/w/w1/review/drafts", data=fields).status_code == status
+    given = {**drawn(web), **fields} if "path" in fields else fields
+    assert web.post("/w/w1/review/drafts", data=given).status_code == status
     assert commenting.page(web.place.project, "w1").drafts == []
 
 
@@ -388,11 +470,13 @@ def test_a_file_with_any_name_can_be_marked_and_commented(web: Web) -> None:
     page = Read(web.get("/w/w1/review").text)
     keys = [one["value"] for tag, one in page.tags if tag == "input" and one.get("name") == "path"]
     assert len(keys) == 2
-    for number, key in enumerate(keys):
-        marked = web.post(f"/w/w1/review/viewed/{number}", data={"path": key, "viewed": "yes"})
+    for key in keys:
+        marked = web.post("/w/w1/review/viewed", data={**drawn(web, key), "viewed": "yes"})
         assert marked.status_code == 204, marked.text
-        assert web.post("/w/w1/review/drafts", data={"path": key, "row": "1", "text": "x"}).status_code == 200
-    assert web.post("/w/w1/review/viewed/0", data={"path": keys[1], "viewed": "yes"}).status_code == 404
+        made = web.post("/w/w1/review/drafts", data={**drawn(web, key), "row": "1", "text": "x"})
+        assert made.status_code == 200
+    other = {**drawn(web, keys[1]), "path": keys[1] + "x", "viewed": "yes"}
+    assert web.post("/w/w1/review/viewed", data=other).status_code == 404
     shown = commenting.page(web.place.project, "w1")
     assert shown.viewed == {file.path for file in shown.files}
 

@@ -309,7 +309,7 @@ function place(form) {
   let row = form.closest("tr.notes");
   const asked = row?.dataset.row;
   while (row && !row.id) row = row.previousElementSibling;
-  return { path: file?.dataset.path ?? "", row: asked ?? row?.id.split("r").at(-1) ?? "" };
+  return { path: file?.dataset.path ?? "", diff: file?.dataset.diff ?? "", row: asked ?? row?.id.split("r").at(-1) ?? "" };
 }
 
 // A form becomes its comment, or nothing; the focus goes where the form came from.
