@@ -31,7 +31,7 @@ LINE = re.compile(
 )
 #: expressions that are not names, or names that need no quotes (see below)
 SAFE = {
-    "numbers, and words of llmc": r"2 \* .*|by|verb|pid|by\.split\(\)\[1\]|done\.returncode|because|command|why",
+    "numbers, and words of llmc": r"2 \* .*|enough_usd|by|verb|pid|by\.split\(\)\[1\]|done\.returncode|because|command|why",
     "commits": r"(?:.*\.)?commit(?:\[:12\])?|before\.commit\[:12\]",
     "workers": r"(?:.*\.)?(?:name|worker|asker|meant)|self\.record\.name|row\['name'\]|waiting\[0\]|record\.branch",
     "nodes": r"node|own\.node|(?:node|key)\.name",

@@ -92,12 +92,17 @@ def the_goal(project: Project, given: str | None) -> str:
     """The given goal; by default the only unfinished one, or the only one."""
     if given:
         return given
-    with open_store(project).reading() as found:
-        every = [view.goal for view in found.views()]
+    found = goals(project)
+    every = [view.goal for view in found.views]
     going = [goal for goal in every if goal.status.goes_on]
     meant = going or every
     if len(meant) == 1:
         return meant[0].goal_id
+    if not meant and found.troubles.unreadable:
+        unreadable = ", ".join(found.troubles.unreadable)
+        raise LlmcError(
+            f"cannot read any goal: {unreadable}", hint="Run `llmc goal export` to see the stored data."
+        )
     problem = f"no goal specified; there are {len(meant)} goals" if meant else "there are no goals"
     hint = (
         "Specify a goal ID; run `llmc goal list` to list the goals."

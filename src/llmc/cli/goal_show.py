@@ -146,7 +146,7 @@ def question_row(one: Question | Asking) -> dict[str, Any]:
         "options": list(one.reason.options),
         "since": one.since,
         "worker": "",
-        "next": f"llmc answer {one.id}",
+        "next": one.command,
     }
 
 

@@ -173,7 +173,7 @@ def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
     if goal_end.used_up(view.goal, spent):
         raise Refused(
             f"cannot resume goal {goal_id}: it has spent ${spent:.2f} of its ${limit:.2f} budget",
-            hint=f"To raise the budget and resume: llmc goal update {goal_id} --budget {2 * limit:g} && llmc goal resume {goal_id}",
+            hint=f"To raise the budget and resume: {goal_end.budget_raise(view.goal, spent)}",
         )
     return _move(project, goal_id, GoalStatus.ACTIVE, reason)
 
@@ -267,12 +267,12 @@ def of_goal(view: GoalView) -> Concerns:
         who = f"{one.work_node_id} {one.node_name}".strip()
         said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
         listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
-        answer = f'llmc answer {one.id} "..."'
+        answer = f'{one.command} "..."'
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
     for part in view.assignments.values():
         if part.status is AssignmentStatus.STALLED:
             said = f"{part.work_node_id} ({view.goal.title}) has stalled; llmc is trying to recover it"
-            why = f"llmc goal why {shlex.quote(part.work_node_id)}"
+            why = f"llmc goal why {shlex.quote(part.work_node_id)} --goal {part.goal_id}"
             found[f"{_STALLED}{part.assignment_id}"] = _item(
                 "goal_stalled", "notice", view.goal.goal_id, said, why
             )
@@ -280,16 +280,17 @@ def of_goal(view: GoalView) -> Concerns:
 
 
 def question_key(one: Question) -> str:
-    return f"{_QUESTION}{one.id}"
+    return f"{_QUESTION}{one.goal_id} {one.id}"
 
 
 def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str, str]:
     return {"kind": kind, "severity": severity, "who": who, "text": text[:1000], "next": next}
 
 
-def over_budget(project: Project, goal: Goal, text: str) -> None:
+def over_budget(project: Project, goal: Goal, spent_usd: float) -> None:
     """List a goal that was paused over its budget, for as long as it stays paused."""
-    item = _item("budget", "waiting", goal.goal_id, text, goal_end.budget_raise(goal))
+    text = f"{goal.title} is paused: {goal_end.used_up(goal, spent_usd)}"
+    item = _item("budget", "waiting", goal.goal_id, text, goal_end.budget_raise(goal, spent_usd))
     with project.store.transaction() as tx:
         tx.raise_item(f"{_BUDGET}{goal.goal_id}", **item)
 

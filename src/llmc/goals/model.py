@@ -163,6 +163,8 @@ class BlockedReason(Row, frozen=True, kw_only=True):
     text: str
     question: str = ""
     options: tuple[str, ...] = ()
+    #: "human" if the user blocked it: then only the user unblocks it
+    by: str = "overseer"
 
 
 class Asking(Row, frozen=True, kw_only=True):
@@ -354,7 +356,15 @@ class Assignment(Row, frozen=True, kw_only=True):
         return None
 
     @property
+    def is_held(self) -> bool:
+        """Whether the user blocked it, rather than a question that progress may settle."""
+        return self.blocked_reason is not None and self.blocked_reason.by == "human"
+
+    @property
     def last_question(self) -> Dispatch | None:
+        """The newest question to the user; None while the user blocks the work: llmc asks nothing then."""
+        if self.is_held:
+            return None
         return next((d for d in reversed(self.dispatch_history) if d.mode is Mode.ESCALATE), None)
 
     @property

@@ -20,7 +20,7 @@ from llmc.goals.drive.intents import REPLAN, Action, is_pending
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.moves import HUMAN, settled
 from llmc.goals.goals import after_change, new_id, open_store, session_key
-from llmc.goals.model import Change, Goal, GoalView, PlannerRef, PlanRevision, Result
+from llmc.goals.model import AssignmentStatus, Change, Goal, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.diagnosis import advice_of, seen_of
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
@@ -35,8 +35,8 @@ PLANNER = "planner"
 _SPLIT_WHY = "no progress; the work may be too large"
 
 
-#: returns a plan as a change, or raises LlmcError; does not lock the goal store
-Planner = Callable[[Project, GoalView, Path | None], Change]
+#: returns a plan and its origin, or raises LlmcError; does not lock the goal store, so the goal may change meanwhile
+Planner = Callable[[Project, GoalView, Path | None], tuple[Plan, Provenance]]
 
 
 class Created(Struct, frozen=True):
@@ -48,11 +48,9 @@ class Created(Struct, frozen=True):
     hint: str = ""
 
 
-def first_plan(project: Project, view: GoalView, file: Path | None) -> Change:
-    """The plan from a file or from the configured planner, as a change."""
-    plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
-    why = f"read from {file.name}" if file else "first plan"
-    return _merged(project, view, plan, why, provenance)
+def first_plan(project: Project, view: GoalView, file: Path | None) -> tuple[Plan, Provenance]:
+    """The plan from a file or from the configured planner."""
+    return plan_from_file(project, file) if file else _asked(project, view)
 
 
 def create(
@@ -76,7 +74,7 @@ def create(
         tx.apply(Change(goal=goal, events=(created,)), typed=True)
         if make_plan is not None and plan_file is not None:
             made = make_plan(project, GoalView(goal), plan_file)
-            tx.apply(settled(GoalView(goal), made, now), typed=True)
+            tx.apply(_with_plan(project, GoalView(goal), made, _first_why(plan_file)), typed=True)
     on_kept(goal)
     if make_plan is None:
         return Created(GoalView(goal), planned=False)
@@ -100,6 +98,7 @@ def plan(
     """Plan a goal that has no plan; a failure is recorded in the goal."""
     store = open_store(project)
     view = store.view(goal_id)
+    _check_is_open(view, "plan")
     if view.nodes:
         raise Refused(
             f"goal {goal_id} already has a plan",
@@ -107,26 +106,36 @@ def plan(
         )
     view = with_repo_context(project, view)
     try:
-        made = make_plan(project, replace(view, goal=replace(view.goal, asks=None)), file)
+        made = make_plan(project, view, file)
     except LlmcError as error:
         why = error.message
-        # The author of a file sees the error; a planner's failure becomes a question.
-        store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
+
+        def fail(now: GoalView) -> Change:
+            # The author of a file sees the error; a planner's failure becomes a question.
+            asks = file is None and not now.goal.status.is_over
+            return goal_end.failed(now, why, now_unix(), asks=asks)
+
+        store.update(goal_id, fail)
         after_change(project, store)
         raise
 
     def write(now: GoalView) -> Change:
+        _check_is_open(now, "plan")
         if now.nodes:
             raise Refused(
                 f"the new plan was not saved: another process planned goal {goal_id} in the meantime",
                 hint=f"Run `llmc goal show {goal_id}` to see the plan.",
             )
-        return settled(now, made, now_unix())
+        return _with_plan(project, _seen_as(now, view), made, _first_why(file))
 
     # A file counts as typed: a secret in it is refused, not removed.
     store.update(goal_id, write, typed=file is not None)
     after_change(project, store)
     return store.view(goal_id)
+
+
+def _first_why(file: Path | None) -> str:
+    return f"read from {file.name}" if file else "first plan"
 
 
 def with_repo_context(project: Project, view: GoalView) -> GoalView:
@@ -218,12 +227,9 @@ def _diagnose(project: Project, store: AnyGoalStore, action: Action, view: GoalV
     advice = advice_of(found.made, now_unix())
 
     def write(now_view: GoalView) -> Change:
-        one = now_view.assignments.get(action.assignment_id)
-        if one is None or not is_pending(now_view, action.dispatch_id):
-            return Change()
+        one = now_view.assignments[action.assignment_id]
         return Change(assignments=(replace(one, advice=advice),))
 
-    store.update(action.goal_id, write)
     wants = [
         word
         for word, said in (
@@ -232,7 +238,7 @@ def _diagnose(project: Project, store: AnyGoalStore, action: Action, view: GoalV
         )
         if said
     ]
-    return Done(Result.OK, f"the planner suggests {' and '.join(wants) or 'nothing'}")
+    return _used(store, action, write, f"the planner suggests {' and '.join(wants) or 'nothing'}")
 
 
 def _split(project: Project, store: AnyGoalStore, action: Action, view: GoalView) -> Done:
@@ -250,11 +256,27 @@ def _split(project: Project, store: AnyGoalStore, action: Action, view: GoalView
             raise UsageError("; ".join(map(str, change))[:1000])
         return settled(now_view, change, now_unix())
 
+    said = f"split {action.work_node_id} into {len(found.made.subtasks)} subtasks"
     try:
-        store.update(action.goal_id, write)
+        return _used(store, action, write, said)
     except (UsageError, NotFound) as error:
         return Done(Result.ERROR, error.message)
-    return Done(Result.OK, f"split {action.work_node_id} into {len(found.made.subtasks)} subtasks")
+
+
+def _used(store: AnyGoalStore, action: Action, write: Callable[[GoalView], Change], outcome: str) -> Done:
+    """Store what the planner made for a stall, if the stall is still there when the planner answers."""
+    _, change = store.update(
+        action.goal_id, lambda now: write(now) if _still_wanted(now, action) else Change()
+    )
+    if change.is_empty():
+        return Done(Result.ERROR, "not used: the work resumed or changed while the planner ran")
+    return Done(Result.OK, outcome)
+
+
+def _still_wanted(view: GoalView, action: Action) -> bool:
+    one = view.assignments.get(action.assignment_id)
+    is_stalled = one is not None and one.status is AssignmentStatus.STALLED
+    return is_stalled and is_pending(view, action.dispatch_id)
 
 
 def _record(project: Project, goal_id: str, found: Planned[Any] | PlanFailed) -> None:
@@ -303,7 +325,7 @@ def replan_by_hand(
     )
     store = open_store(project)
     view = store.view(goal_id)
-    _check_is_open(view)
+    _check_is_open(view, "replan")
     try:
         _replace_plan(project, store, view, why, file)
     except LlmcError as error:
@@ -322,32 +344,37 @@ def replan_by_hand(
 
 def _replace_plan(project: Project, store: AnyGoalStore, view: GoalView, why: str, file: Path | None) -> None:
     view = with_repo_context(project, view)
-    plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
+    made = plan_from_file(project, file) if file else _asked(project, view, why)
 
     def write(now_view: GoalView) -> Change:
-        _check_is_open(now_view)
-        now = now_unix()
-        seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
-        now_view = replace(now_view, goal=goal_end.replanned(seen))
-        change = _merged(project, now_view, plan, why, provenance)
-        if change.goal is None:
-            change = replace(change, goal=now_view.goal)
-        return settled(now_view, change, now)
+        _check_is_open(now_view, "replan")
+        return _with_plan(project, _seen_as(now_view, view), made, why)
 
     # A file counts as typed: a secret in it is refused, not removed.
     store.update(view.goal.goal_id, write, typed=file is not None)
 
 
-def _merged(project: Project, view: GoalView, plan: Plan, why: str, provenance: Provenance) -> Change:
-    change = merge_plan(view, plan, now_unix(), why, provenance, limits_of(project))
+def _seen_as(now_view: GoalView, planned: GoalView) -> GoalView:
+    """The goal as it is now, with the summary of the repository that its plan was made from."""
+    snapshot = planned.goal.repo_context_snapshot
+    return replace(now_view, goal=replace(now_view.goal, repo_context_snapshot=snapshot))
+
+
+def _with_plan(project: Project, view: GoalView, made: tuple[Plan, Provenance], why: str) -> Change:
+    """The change that gives the goal, as it is now, this plan, and answers its question about planning."""
+    (plan, provenance), now, goal = made, now_unix(), view.goal
+    if goal.asks is not None and goal.asks.reason.kind in (goal_end.PLAN, goal_end.REPLAN):
+        goal = replace(goal, asks=None)
+    view = replace(view, goal=goal)
+    change = merge_plan(view, plan, now, why, provenance, limits_of(project))
     if not isinstance(change, Change):
         raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then run the command again.")
-    return change
+    return settled(view, replace(change, goal=change.goal or goal), now)
 
 
-def _check_is_open(view: GoalView) -> None:
+def _check_is_open(view: GoalView, act: str) -> None:
     if view.goal.status.is_over:
         raise Refused(
-            f"cannot replan goal {view.goal.goal_id}: it is {view.goal.status}",
+            f"cannot {act} goal {view.goal.goal_id}: it is {view.goal.status}",
             hint="To create a new goal: llmc goal create --title ...",
         )

@@ -413,10 +413,10 @@ class Runner:
         if not why:
             return False
         # Notify before pausing, once per id: after a crash in between, nothing else would.
-        dispatch_id, text = goal_end.budget_notice(goal, why)
+        dispatch_id, text = goal_end.budget_notice(goal, spent)
         where = goal.origin.origin_delivery_context
         dispatch.notify_user(self._project, goal.goal_id, dispatch_id, text, goal.created_at, where)
-        over_budget(self._project, goal, f"{goal.title} is paused: {why}")
+        over_budget(self._project, goal, spent)
         tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True

@@ -143,7 +143,7 @@ def override(
     def write(view: GoalView, node: Node, now: float) -> Change:
         to = NodeStatus(status)
         proof = by_hand.proof_by_user(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
-        return by_hand.override(node, to, now, reason, actor, proof)
+        return by_hand.override(view, node, to, now, reason, actor, proof)
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -230,10 +230,8 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
         )
         raise NotFound(f"no open question {question_id!r}", hint=hint)
     if len(found) > 1:
-        ids = ", ".join(dict.fromkeys(one.id for one in found))
-        raise UsageError(
-            f"{question_id} matches several questions", hint=f"Pass one of {ids}, or add --goal GOAL."
-        )
+        listed = ", ".join(f"`{one.command} ...`" for one in found)
+        raise UsageError(f"{question_id} matches several questions", hint=f"Run one of {listed}.")
     return found[0]
 
 

@@ -14,12 +14,14 @@ from llmc.config.goal_options import GoalPlanner
 from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused
 from llmc.goals.goals import new_goal, open_store
-from llmc.goals.model import Change, Event, GoalView, PlannerRef
+from llmc.goals.model import Goal, GoalStatus, GoalView, PlannerRef
+from llmc.goals.plan.plan import Limits, Plan, Provenance
+from llmc.goals.plan.plan_text import read_plan
+from llmc.goals.planning import Created
 from llmc.records.store import Store
 from llmc.repo.project import Project
 from tests.support import on_postgres
 from tests.support.goal_plans import small_plan
-from tests.support.goal_records import node
 
 
 @pytest.fixture
@@ -31,21 +33,23 @@ def project(tmp_path: Path) -> Project:
 class Stub:
     """A planner that answers as it is told to."""
 
-    answer: Callable[[GoalView], Change]
+    answer: Callable[[GoalView], Plan]
     asked: int = 0
     file: Path | None = None
 
-    def __call__(self, project: Project, view: GoalView, file: Path | None) -> Change:
+    def __call__(self, project: Project, view: GoalView, file: Path | None) -> tuple[Plan, Provenance]:
         self.asked += 1
         self.file = file
-        return self.answer(view)
+        return self.answer(view), Provenance(PlannerRef(model_ref="stub"))
 
 
-def two_tasks(view: GoalView) -> Change:
-    goal_id = view.goal.goal_id
-    nodes = tuple(replace(node(one), goal_id=goal_id) for one in ("P1", "T1.1", "T1.2"))
-    told = Event(ts=2.0, type="plan.generated", goal_id=goal_id)
-    return Change(goal=replace(view.goal, planner=PlannerRef(model_ref="stub")), nodes=nodes, events=(told,))
+PLAN = "# Import\n## Phase\n### First\naccept: it works\n### Second\naccept: it works too\n"
+
+
+def two_tasks(view: GoalView) -> Plan:
+    found = read_plan(PLAN, Limits())
+    assert isinstance(found, Plan)
+    return found
 
 
 def types(project: Project, goal_id: str) -> list[str]:
@@ -58,7 +62,7 @@ def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
     """Break: plan before the goal is written."""
     seen: list[GoalView] = []
 
-    def look(view: GoalView) -> Change:
+    def look(view: GoalView) -> Plan:
         seen.append(open_store(project).view(view.goal.goal_id))  # it is on disk, and the store is not locked
         return two_tasks(view)
 
@@ -79,10 +83,10 @@ def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
 def test_a_goal_is_kept_whatever_its_planner_does(project: Project) -> None:
     """Break: write the goal in the same transaction as its plan."""
 
-    def fail(view: GoalView) -> Change:
+    def fail(view: GoalView) -> Plan:
         raise LlmcError("the model is away", hint="Try later.")
 
-    def crash(view: GoalView) -> Change:
+    def crash(view: GoalView) -> Plan:
         raise RuntimeError("a bug")
 
     failed = planning.create(project, new_goal("Import"), Stub(fail))
@@ -102,13 +106,62 @@ def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> Non
     """Break: leave the second check of `nodes` out of `plan`."""
     goal_id = planning.create(project, new_goal("Import"), None).view.goal.goal_id
 
-    def slow(view: GoalView) -> Change:
+    def slow(view: GoalView) -> Plan:
         planning.plan(project, goal_id, make_plan=Stub(two_tasks))
         return two_tasks(view)
 
     with pytest.raises(Refused, match="in the meantime"):
         planning.plan(project, goal_id, make_plan=Stub(slow))
     assert types(project, goal_id).count("plan.generated") == 1
+
+
+def test_what_the_user_does_while_the_goal_is_planned_counts(project: Project) -> None:
+    """Break: merge the plan into the goal as it was before the planner ran."""
+
+    def planned_while(act: Callable[[str], object]) -> tuple[Created, Goal]:
+        def slow(view: GoalView) -> Plan:
+            act(view.goal.goal_id)
+            return two_tasks(view)
+
+        made = planning.create(project, new_goal("Import"), Stub(slow))
+        return made, open_store(project).view(made.view.goal.goal_id).goal
+
+    _, goal = planned_while(lambda goal_id: goals.change(project, goal_id, {"budget_usd": 5.0}))
+    assert (goal.budget_usd, goal.planner.model_ref) == (5.0, "stub")
+    made, goal = planned_while(lambda goal_id: goals.pause(project, goal_id))
+    assert (made.planned, goal.status) == (True, GoalStatus.PAUSED)
+    made, goal = planned_while(lambda goal_id: goals.cancel(project, goal_id))
+    assert (made.planned, goal.status, made.view.nodes) == (False, GoalStatus.CANCELLED, {})
+    assert made.problem == f"cannot plan goal {goal.goal_id}: it is cancelled"
+
+    def cancel_and_fail(goal_id: str) -> None:
+        goals.cancel(project, goal_id)
+        raise LlmcError("the model is away")
+
+    _, goal = planned_while(cancel_and_fail)
+    assert (goal.status, goal.asks) == (GoalStatus.CANCELLED, None)
+
+
+def test_a_cancelled_goal_is_not_planned(project: Project) -> None:
+    """Break: do not check the goal before asking the planner."""
+    goal_id = planning.create(project, new_goal("Import"), None).view.goal.goal_id
+    goals.cancel(project, goal_id)
+    planner = Stub(two_tasks)
+    with pytest.raises(Refused, match=r"cannot plan goal .*: it is cancelled"):
+        planning.plan(project, goal_id, make_plan=planner)
+    assert planner.asked == 0
+
+
+def test_a_plan_answers_every_question_about_planning(tmp_path: Path) -> None:
+    """Break: drop only the question about replanning in `_with_plan`."""
+    project, file = planned_by("exit 3", tmp_path), tmp_path / "plan.md"
+    Store(project.root).create()
+    file.write_text(PLAN)
+    goal_id = planning.create(project, new_goal("Import"), planning.first_plan).view.goal.goal_id
+    (asked,) = work.open_questions(project)
+    assert asked.reason.kind == "plan"
+    planning.replan_by_hand(project, goal_id, "my own", file)
+    assert (work.open_questions(project), raising.current(project)) == ([], [])
 
 
 def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
@@ -180,9 +233,9 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
     """Break: `typed=False` in `plan`. From a machine's plan, only the secret is removed."""
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
-    def loose(view: GoalView) -> Change:
+    def loose(view: GoalView) -> Plan:
         made = two_tasks(view)
-        return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
+        return replace(made, phases=(replace(made.phases[0], objective=f"push with {token}"),))
 
     with pytest.raises(SecretRefused, match=r"found a secret in the objective \(GitHub token"):
         planning.create(project, new_goal("Import"), Stub(loose), tmp_path / "plan.md")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,13 @@ from msgspec.structs import replace
 
 from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch, signals
+from llmc.goals import work as by_user
+from llmc.goals.desk import Aside
 from llmc.goals.dispatch import Done
-from llmc.goals.model import AssignmentStatus, Change, Result
+from llmc.goals.model import AssignmentStatus, Change, NodeStatus, Recovery, Result
+from llmc.goals.runner import Runner
 from tests.support import on_postgres
+from tests.support.goal_plans import node as planned
 from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
 
 pytestmark = on_postgres.PLAYED
@@ -215,3 +221,42 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
         assert (asked.result, "did not return a valid answer" in asked.notes) == (Result.ERROR, True)
         assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back only once"
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "worker", "user"])
+def test_a_split_counts_only_while_the_work_is_stalled(tmp_path: Path, clock: Clock, meanwhile: str) -> None:
+    """The planner takes minutes. If the worker resumes or the user blocks the item, its answer is not used.
+
+    Break: leave `_still_wanted` out of `_used` in planning.py.
+    """
+    gate, split = tmp_path / "go", {"planVersion": 1, "subtasks": [planned("S1.1.8"), planned("S1.1.9")]}
+    (tmp_path / "split").write_text(json.dumps(split))
+    command = f"while ! test -e {gate}; do sleep 0.02; done; cat {tmp_path}/split"
+    work = AtWork(tmp_path, clock, planner=GoalPlanner(command=command, max_repair_attempts=0))
+    shop, answered = work.shop, threading.Event()
+    shop.tick()
+    leaf = replace(shop.view.nodes[LEAF], risk_level="high")
+    one = replace(shop.one(), recovery_policy=Recovery.REPLAN)
+    shop.store.apply(Change(nodes=(leaf,), assignments=(one,)))
+    with ThreadPoolExecutor(1) as pool:
+        shop.runner = Runner(shop.project, Aside(pool, answered.set))
+        shop.pass_time(clock, IDLE_S + TICK_S)
+        assert [each.purpose for each in shop.history()] == ["work", "replan"]
+        if meanwhile == "worker":
+            work.say()
+            shop.tick()
+            assert shop.one().status is AssignmentStatus.ACTIVE
+        elif meanwhile == "user":
+            by_user.block(shop.project, LEAF, reason="needs the new server")
+        gate.touch()
+        assert answered.wait(30)
+    shop.tick()
+    if meanwhile == "nothing":
+        assert sorted(shop.view.nodes) == ["P1", "S1.1.8", "S1.1.9", "T1.1"]
+        return
+    ends = {"worker": (NodeStatus.IN_PROGRESS, AssignmentStatus.ACTIVE)}
+    kept = ends.get(meanwhile, (NodeStatus.BLOCKED, AssignmentStatus.BLOCKED))
+    assert (shop.view.nodes[LEAF].status, shop.one().status) == kept
+    assert shop.source.books().claims != {}, "the worker keeps its task"
+    log = (shop.project.root.logs / "goals.log").read_text()
+    assert f"replan {LEAF}: error (not used: the work resumed or changed while the planner ran)" in log

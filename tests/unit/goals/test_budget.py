@@ -43,7 +43,22 @@ def test_what_is_said_of_a_budget_goes_with_what_is_done(limit: float, spent: fl
 
 def test_each_budget_is_told_of_under_an_id_of_its_own() -> None:
     """Break: use an id without the budget: a raised budget that is used up, too, would not be reported."""
-    first = goal_end.budget_notice(goal(budget_usd=5.0), "why")
-    assert first == goal_end.budget_notice(goal(budget_usd=5.0, updated_at=START + 9), "why")
-    assert first[0] != goal_end.budget_notice(goal(budget_usd=10.0), "why")[0]
+    first = goal_end.budget_notice(goal(budget_usd=5.0), 12.0)
+    assert first == goal_end.budget_notice(goal(budget_usd=5.0, updated_at=START + 9), 12.0)
+    assert first[0] != goal_end.budget_notice(goal(budget_usd=10.0), 12.0)[0]
     assert "llmc goal resume goal_1" in first[1]
+
+
+@given(st.integers(1, 10**8), st.integers(0, 10**9))
+def test_the_budget_that_is_suggested_is_enough(limit_cents: int, more_cents: int) -> None:
+    """`goal resume` accepts it, however much was spent; usually it is twice the budget.
+
+    Break: always suggest twice the budget; or show six digits of it.
+    """
+    limit, spent = limit_cents / 100, (limit_cents + more_cents) / 100
+    kept = goal(budget_usd=limit)
+    update, resume = goal_end.budget_raise(kept, spent).split(" && ")
+    suggested = float(update.rpartition("--budget ")[2])
+    assert resume == "llmc goal resume goal_1"
+    assert not goal_end.used_up(goal(budget_usd=suggested), spent)
+    assert suggested == 2 * limit or spent >= 2 * limit

@@ -4,14 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.base.errors import Refused
-from llmc.goals.drive import by_hand
+from llmc.goals.drive import by_hand, words
 from llmc.goals.drive.by_hand import answered, chosen, questions
 from llmc.goals.drive.moves import after, settled
 from llmc.goals.model import AssignmentStatus, BlockedReason, GoalView, NodeStatus
 from tests.support.goal_records import BLOCKED, assignment, node, view_of
 
 S, A = NodeStatus, AssignmentStatus
-WHY = BlockedReason(kind="human", text="not now")
+WHY = BlockedReason(kind="human", text="not now", by="human")
 
 
 def plan(*, given: AssignmentStatus = A.ACTIVE, leaf: NodeStatus = S.IN_PROGRESS) -> GoalView:
@@ -44,6 +44,26 @@ def test_what_does_not_fit_is_refused(act: object) -> None:
     view = plan()
     with pytest.raises(Refused):
         act(view, view.nodes["S1.1.1"], 10.0, "why")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("node_id", ["P1", "T1.1"])
+def test_what_an_override_blocks_is_not_unblocked(node_id: str) -> None:
+    """Unblocking its leaves would change nothing. Break: look only for blocked leaves in `unblock`."""
+    view = plan()
+    task = view.nodes["T1.1"]
+    change = by_hand.override(view, task, S.BLOCKED, 10.0, "stop", "human", None)
+    view = after(view, settled(view, change, 10.0))
+    assert view.nodes["P1"].status is S.BLOCKED
+    with pytest.raises(
+        Refused, match=f"cannot unblock .* {node_id}: T1.1 is blocked by an override"
+    ) as error:
+        by_hand.unblock(view, view.nodes[node_id], 11.0, "go")
+    assert error.value.hint.endswith('llmc work override T1.1 --goal goal_1 --clear --reason "..."')
+    leaf = replace(view.nodes["S1.1.2"], status=S.BLOCKED, blocked_reason=WHY)
+    view = replace(view, nodes={**view.nodes, "S1.1.2": leaf})
+    with pytest.raises(Refused, match="by an override"):
+        by_hand.unblock(view, view.nodes["T1.1"], 11.0, "go")
+    assert by_hand.unblock(view, leaf, 11.0, "go").nodes[0].status is not S.BLOCKED
 
 
 def test_a_part_without_open_parts_is_not_blocked() -> None:
@@ -104,3 +124,46 @@ def test_an_answer_is_an_event_and_lets_the_work_go_on() -> None:
 )
 def test_a_number_means_an_option(text: str, answer: str) -> None:
     assert chosen(text, ("CSV", "TSV")) == answer
+
+
+@pytest.mark.parametrize("status", list(S))
+def test_what_is_to_be_done_again_is_not_held(status: NodeStatus) -> None:
+    """A leaf that waits for a worker would be done again and again, since no landing changes what is overridden.
+
+    Break: keep `overridden` for a leaf that waits.
+    """
+    view = view_of(node("P1"), node("T1.1"), node("S1.1.1", S.QUEUED))
+    proof = by_hand.proof_by_user(view.nodes["S1.1.1"], "enough", (), 5.0, "C_1")
+    for node_id, holds in (("S1.1.1", not status.is_waiting), ("T1.1", True)):
+        change = by_hand.override(view, view.nodes[node_id], status, 5.0, "again", "human", proof)
+        (moved,) = change.nodes
+        assert (moved.status, moved.overridden) == (status, holds)
+        assert [event.type for event in change.events] == ["work.overridden"]
+
+
+def test_what_needs_no_work_asks_nothing() -> None:
+    """A blocked leaf below a parent that the user marked done. Break: leave `is_closed` out of `questions`."""
+    view = plan(given=A.BLOCKED, leaf=S.BLOCKED)
+    view = replace(view, nodes={**view.nodes, "S1.1.2": node("S1.1.2", S.BLOCKED, blocked_reason=WHY)})
+    assert [one.id for one in questions(view)] == ["A_1", "S1.1.2"]
+    task = view.nodes["T1.1"]
+    proof = by_hand.proof_by_user(task, "enough", (), 5.0, "C_1")
+    change = by_hand.override(view, task, S.DONE, 5.0, "enough", "human", proof)
+    assert questions(after(view, settled(view, change, 5.0))) == []
+
+
+@pytest.mark.parametrize("said", ["3", "cancel it"])
+def test_every_option_of_our_own_question_is_followed(said: str) -> None:
+    """Break: leave the cancelling out of `answered`; or cancel whatever the kind of the question is."""
+    view = plan(given=A.BLOCKED, leaf=S.BLOCKED)
+    for failed in (True, False):
+        why = words.stalled_reason(view.nodes["S1.1.1"], "it is silent", failed)
+        asking = replace(view, assignments={"A_1": replace(view.assignments["A_1"], blocked_reason=why)})
+        now = after(asking, settled(asking, answered(asking, questions(asking)[0], said, 12.0), 12.0))
+        assert now.nodes["S1.1.1"].status is S.CANCELLED
+        assert (now.assignments["A_1"].answer, questions(now)) == ("", []), "no worker is told"
+    of_worker = replace(BLOCKED, options=("A", "B", "cancel it"))
+    asking = replace(view, assignments={"A_1": replace(view.assignments["A_1"], blocked_reason=of_worker)})
+    now = after(asking, answered(asking, questions(asking)[0], said, 12.0))
+    assert now.nodes["S1.1.1"].status is S.QUEUED
+    assert now.assignments["A_1"].answer == "cancel it", "its own words, for its own question"

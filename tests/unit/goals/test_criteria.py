@@ -1,13 +1,16 @@
 """A goal is reached when its plan is done and its verify commands pass; otherwise the user is asked."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.base.errors import UsageError
 from llmc.goals.drive import goal_end
 from llmc.goals.drive.by_hand import questions
 from llmc.goals.drive.goal_end import CHECK_AGAIN, COMPLETE, wants_check
-from llmc.goals.drive.moves import after, commands, criterion, is_reached, settled
-from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
+from llmc.goals.drive.moves import after, bare, commands, criterion, is_reached, settled
+from llmc.goals.model import Asking, BlockedReason, Change, GoalStatus, GoalView, NodeStatus
 from llmc.goals.model import Tested as Ran
 from tests.support.goal_world import START, goal, plan
 
@@ -33,6 +36,34 @@ def found(view: GoalView, *results: Ran) -> GoalView:
 def test_which_criteria_have_a_command() -> None:
     assert commands(WANTED) == ("make test", "tox")
     assert commands(("make test passes", "`a` and `b` pass", "see `x` passes", "`x` passes fast", "``")) == ()
+
+
+@given(st.text(alphabet="a` \n.", min_size=1).filter(lambda text: text.strip("` \n")))
+@example('test "`date +%u`" -lt 6')
+@example("`make test`")
+@example("make lint\nmake test")
+@example("a passes`` b")
+def test_every_command_is_a_criterion_that_is_run(command: str) -> None:
+    """What `criterion` writes, `commands` reads.
+
+    Break: write every command in one backtick; or do not let a command span lines in `CODE`.
+    """
+    assert commands((criterion(command),)) == (bare(command),)
+    assert not is_reached(goal(success_criteria=(criterion(command),)))
+
+
+def test_a_command_written_as_code_is_that_command() -> None:
+    """A shell would run the output of a command in backticks. Break: return the text as it is in `bare`."""
+    assert [bare(text) for text in ("`make test`", " ``echo `date` `` ")] == ["make test", "echo `date`"]
+    assert [bare(text) for text in ("`a` && `b`", "make `x`", "``")] == ["`a` && `b`", "make `x`", "``"]
+    assert commands(("`a` and `b` passes", "`` `` passes", "` ` passes")) == ()
+
+
+@pytest.mark.parametrize("command", ["", " \n", "``", "` `"])
+def test_no_command_is_no_criterion(command: str) -> None:
+    """Break: leave the check out of `criterion`, and the goal has a criterion that is never run."""
+    with pytest.raises(UsageError, match="the verify command is empty"):
+        criterion(command)
 
 
 @pytest.mark.req("3-058")
@@ -99,3 +130,17 @@ def test_a_goal_without_a_plan_asks_and_one_with_a_plan_goes_on() -> None:
         assert (quiet.goal, [event.type for event in quiet.events]) == (None, ["plan.failed"])
     assert goal_end.hinted(empty, "plan it again") == ""
     assert goal_end.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nThe user says: only A"
+
+
+@pytest.mark.parametrize("criteria", [(), WANTED])
+def test_a_completed_goal_asks_nothing(criteria: tuple[str, ...]) -> None:
+    """Whether it has a verify command or not. Nothing can cancel a completed goal, as the question offers.
+
+    Break: keep `asks` in `_rolled_goal`.
+    """
+    reason = BlockedReason(kind="replan", text="no server", options=("keep the current plan", "cancel it"))
+    view = worked_off(asks=Asking(reason=reason, since=START))
+    view = replace(view, goal=replace(view.goal, success_criteria=criteria))
+    assert questions(view)
+    completed = found(view, PASSED) if criteria else after(view, settled(view, Change(), START))
+    assert (completed.goal.status, questions(completed)) == (GoalStatus.COMPLETED, [])

@@ -7,14 +7,26 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.drive.by_hand import sent_again
+from llmc.goals.drive import by_hand
+from llmc.goals.drive.by_hand import block, sent_again, unblock
 from llmc.goals.drive.decide import Decided, decide, full_room, in_order, orphans, watched
 from llmc.goals.drive.intents import outcome
 from llmc.goals.drive.ladder import Policy
 from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
 from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.drive.words import instruction_hash
-from llmc.goals.model import Assignment, Change, Evidence, GoalStatus, GoalView, Mode, Node, Priority, Result
+from llmc.goals.model import (
+    Assignment,
+    BlockedReason,
+    Change,
+    Evidence,
+    GoalStatus,
+    GoalView,
+    Mode,
+    Node,
+    Priority,
+    Result,
+)
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import NodeStatus as N
 from tests.support.goal_world import START, applied, goal, plan
@@ -329,6 +341,20 @@ def test_a_paused_goal_sends_nothing_and_takes_back_what_nobody_has() -> None:
     assert (leaf.one.status, leaf.node.status) == (S.DONE, N.DONE)
 
 
+@pytest.mark.parametrize("again", [N.TODO, N.QUEUED])
+def test_what_the_user_wants_done_again_is_done_once(again: N) -> None:
+    """Break: keep `overridden` for a leaf that waits, in `by_hand.override`."""
+    leaf = OneLeaf().begin()
+    leaf.look(seen(merged=Merged("1a2b", leaf.now)), after=10)
+    assert leaf.node.status is N.DONE
+    leaf.keep(by_hand.override(leaf.view, leaf.node, again, leaf.now, "it fails", "human", None))
+    assert leaf.look(after=10) == ["work"]
+    leaf.ended(run_id="18")
+    leaf.look(seen(run_id="18", merged=Merged("3c4d", leaf.now)), after=10)
+    assert leaf.node.status is N.DONE
+    assert leaf.look(after=10_000) == []
+
+
 @pytest.mark.parametrize("end", [GoalStatus.CANCELLED, GoalStatus.ARCHIVED, "node", "gone", "above"])
 def test_what_nobody_wants_is_taken_back_once(end: str) -> None:
     """Cancelled, with one withdrawal that is completed. Break: no `withdraw` in `_close`."""
@@ -388,6 +414,34 @@ def test_a_person_who_blocks_or_unblocks_is_heard() -> None:
     asked.view = with_node(asked.view, "S1.1.1", status=N.QUEUED)
     assert asked.look(seen(reachable=False), after=400) == ["work"]
     assert asked.decided.actions[0].dispatch_id not in ("D-1", "D-2", "D-3")
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_only_the_user_lifts_a_block_by_the_user(asked_before: bool) -> None:
+    """A commit or a report of the worker, or a message to it, lifts only a block that llmc asked about.
+
+    Break: leave `by` out of `block` in by_hand.py, or `is_held` out of `last_question` or `_goes_on`.
+    """
+    leaf = OneLeaf().begin()
+    if asked_before:
+        leaf.look(seen(reports=(Update(status=Claim.BLOCKED, summary="no key"),)), after=10)
+        leaf.ended()
+        leaf.keep(sent_again(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+        assert leaf.look(seen(), after=400) == ["answer"]
+        leaf.ended()
+    leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 10), after=20)
+    assert (leaf.one.status, leaf.node.status) == (S.ACTIVE, N.IN_PROGRESS)
+    why = BlockedReason(kind="human", text="needs the new server")
+    leaf.keep(block(leaf.view, leaf.node, leaf.now, why))
+    at_work = {"run": Run.IN_FLIGHT, "committed_at": leaf.now + 5, "told_at": (leaf.now + 5,)}
+    said = Update(status=Claim.IN_PROGRESS, summary="the tests pass")
+    assert leaf.look(seen(**at_work), after=10) == []
+    assert leaf.look(seen(**at_work, reports=(said,)), after=10) == []
+    assert (leaf.one.status, leaf.node.status) == (S.BLOCKED, N.BLOCKED)
+    assert leaf.crystals["S1.1.1"].summary == "the tests pass", "the report is stored"
+    assert leaf.look(seen(**at_work), after=10 * Policy().reminder_every_s) == [], "no reminder of it"
+    leaf.keep(unblock(leaf.view, leaf.node, leaf.now, "it is there"))
+    assert leaf.look(seen(reachable=False), after=10) == ["work"]
 
 
 @pytest.mark.req("3-024")

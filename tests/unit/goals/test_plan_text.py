@@ -6,10 +6,12 @@ import re
 import textwrap
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmc.cli.goal import plan as plan_command
+from llmc.goals.drive.moves import commands
 from llmc.goals.model import NodeStatus
 from llmc.goals.plan.plan import Limits, Plan
 from llmc.goals.plan.plan_check import check_plan, json_lines
@@ -108,6 +110,45 @@ risk: huge
     assert problems(eight) == [
         "the goal must have a one-line title (a `#` heading)",
         "line 1: must have at most 7 entries, not 8",
+    ]
+
+
+def test_a_verify_command_may_be_written_as_code() -> None:
+    """Break: leave `bare` out of `_node_of`; or let `criterion` put backticks around backticks."""
+    plan = read("# G\nverify: `make test`\n## P\n### T\nverify: `make t`\n")
+    assert commands(plan.success_criteria) == ("make test",)
+    (task,) = plan.phases[0].children
+    assert (task.verify, task.acceptance_criteria) == ("make t", ("`make t` passes.",))
+    assert problems("# G\nverify: make\nverify:\nverify: ``\n## P\n### T\naccept: x\n") == [
+        "line 3: the verify command is empty",
+        "line 4: the verify command is empty",
+    ]
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "```make test```",
+        "```\n## not a heading\n- [ ] not a box\n```",
+        "````\n```\n### not a heading\n````",
+        "~~~\n```\n### not a heading\n~~~",
+        "    ```sh\n    - [ ] not a box\n    ```",
+    ],
+)
+def test_a_fence_hides_nothing_but_its_code(prose: str) -> None:
+    """Break: let any line that starts with three backticks open or close a fence."""
+    plan = read(f"# G\n## A\n### One\naccept: a\n{prose}\n### Two\naccept: b\n## B\n### Three\naccept: c\n")
+    assert [node.name for node, *_ in plan.walk()] == ["A", "One", "Two", "B", "Three"]
+
+
+def test_a_fence_that_stays_open_is_a_problem() -> None:
+    """Everything below would be its code. Break: do not look at the fence that is open at the end."""
+    assert problems("# G\n## A\n### One\naccept: a\n````\n```\n### Two\naccept: b\n") == [
+        "line 5: this code fence is not closed; close it with a line that contains only ````"
+    ]
+    assert problems("# G\n~~~ sh\n## A\n### One\naccept: a\n") == [
+        "line 2: this code fence is not closed; close it with a line that contains only ~~~",
+        "a plan must have at least one phase (a `##` heading)",
     ]
 
 

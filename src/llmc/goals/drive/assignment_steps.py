@@ -296,8 +296,10 @@ def _unblock_by_progress(
 ) -> Assignment:
     """Resume after a commit or a message to the worker since the question: the user has helped directly."""
     asked = assignment.last_question
-    told = [at for at in signals.told_at if asked is not None and at > asked.ts]
-    helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
+    if asked is None:
+        return assignment
+    told = [at for at in signals.told_at if at > asked.ts]
+    helped = judged.progress_at is not None and judged.progress_at > asked.ts
     if not helped and not told:
         return assignment
     work.move_node(node, NodeStatus.IN_PROGRESS, "work resumed")
@@ -383,12 +385,15 @@ def _progressed(work: Round, assignment: Assignment, said_at: float) -> Assignme
 
 
 def _goes_on(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
-    """Mark the work active; a report of done is only noted, since only landing confirms it."""
-    if assignment.status is not S.ACTIVE:
-        assignment = work.move(assignment, S.ACTIVE, "reported by the worker")
-    else:
+    """Mark the work active, unless the user blocked it.
+
+    A report of done is only noted, since only landing confirms it.
+    """
+    if assignment.is_held or assignment.status is S.ACTIVE:
         work.put(assignment)
-    if node.status in (NodeStatus.QUEUED, NodeStatus.BLOCKED):
+    else:
+        assignment = work.move(assignment, S.ACTIVE, "reported by the worker")
+    if node.status in (NodeStatus.QUEUED, NodeStatus.BLOCKED) and not assignment.is_held:
         work.move_node(node, NodeStatus.IN_PROGRESS, "reported by the worker")
     if claims_done(update):
         work.note(assignment, "work.says_done")

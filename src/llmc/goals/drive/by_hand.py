@@ -17,7 +17,7 @@ from llmc.goals.drive.moves import (
     override_node,
     release_node,
 )
-from llmc.goals.drive.words import MAX_QUESTION, fit, of_node, of_parts
+from llmc.goals.drive.words import MAX_QUESTION, cancels, fit, of_node, of_parts
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -33,7 +33,7 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
-from llmc.goals.plan.plan import children_of, is_ready, shape_of
+from llmc.goals.plan.plan import children_of, is_closed, is_ready, shape_of
 
 
 def proof_by_user(
@@ -48,7 +48,7 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
     if node.node_id in children_of(view.nodes):
         raise Refused(
             f"cannot mark {node.kind} {node.node_id} done: its status is derived from its children",
-            hint=f'To override the status: llmc work override {shlex.quote(node.node_id)} --status done --reason "..."',
+            hint=f'To override the status: llmc work override {shlex.quote(node.node_id)} --goal {node.goal_id} --status done --reason "..."',
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
     return joined(Change(crystallizations=(proof,)), moved_to([moved], []))
@@ -80,12 +80,13 @@ def told_above(
 
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
-    """Block a leaf, or all open leaves of a parent."""
+    """Block a leaf, or all open leaves of a parent, until the user unblocks them."""
+    why = replace(why, by=HUMAN)
     parts = [one for one in _leaves_below(view, node) if one is node or one.status.is_unblocked]
     if not parts:
         raise Refused(
             f"cannot block {node.kind} {node.node_id}: all its children are done, cancelled or already blocked",
-            hint="Run `llmc goal show` to see the plan.",
+            hint=f"Run `llmc goal show {node.goal_id}` to see the plan.",
         )
     nodes = [move_node(one, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why) for one in parts]
     given = [
@@ -100,8 +101,15 @@ def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
 def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Unblock a leaf, or all blocked leaves of a parent."""
     parts = [one for one in _leaves_below(view, node) if one.status is NodeStatus.BLOCKED]
+    held = _held_parents(view, node)
+    if held and (node in held or not parts):
+        first = held[0]
+        raise Refused(
+            f"cannot unblock {node.kind} {node.node_id}: {first.node_id} is blocked by an override",
+            hint=f'To clear it: llmc work override {shlex.quote(first.node_id)} --goal {first.goal_id} --clear --reason "..."',
+        )
     if not parts:
-        hint = "Run `llmc goal show` to see the plan."
+        hint = f"Run `llmc goal show {node.goal_id}` to see the plan."
         raise Refused(
             f"cannot unblock {node.kind} {node.node_id}: it is {node.status}, not blocked", hint=hint
         )
@@ -126,10 +134,19 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
 
 
 def override(
-    node: Node, to: NodeStatus, now: float, reason: str, actor: str, proof: Crystallization | None
+    view: GoalView,
+    node: Node,
+    to: NodeStatus,
+    now: float,
+    reason: str,
+    actor: str,
+    proof: Crystallization | None,
 ) -> Change:
-    moved = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
-    return joined(Change(crystallizations=(proof,) if proof else ()), moved_to([moved], []))
+    """Set a status and hold it, except that of a leaf that is to be done: landing must end its work."""
+    moved, event = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
+    held = not to.is_waiting or node.node_id in children_of(view.nodes)
+    made = moved_to([(replace(moved, overridden=held), event)], [])
+    return joined(Change(crystallizations=(proof,) if proof else ()), made)
 
 
 def set_recovery(
@@ -137,7 +154,7 @@ def set_recovery(
 ) -> Change:
     """Set the recovery options of a leaf, for its current and later assignments; None: the defaults."""
     if node.node_id in children_of(view.nodes) or node.kind is NodeKind.PHASE:
-        hint = "Run `llmc work recovery` for each of its children instead. To see the plan, run `llmc goal show`."
+        hint = f"Run `llmc work recovery` for each of its children instead. To see the plan, run `llmc goal show {node.goal_id}`."
         raise Refused(
             f"cannot set recovery options for {node.kind} {node.node_id}: recovery options apply only to plan items without children",
             hint=hint,
@@ -194,6 +211,17 @@ def _leaves_below(view: GoalView, node: Node) -> list[Node]:
     return [view.nodes[leaf] for leaf in shape_of(view.nodes).leaves_below(node.node_id)]
 
 
+def _held_parents(view: GoalView, node: Node) -> list[Node]:
+    """The node and the items below it that have children and are blocked by an override."""
+    shape = shape_of(view.nodes)
+    return [
+        one
+        for one in view.nodes.values()
+        if one.overridden and one.status is NodeStatus.BLOCKED and one.node_id in shape.children
+        if one is node or node.node_id in shape.parents[one.node_id]
+    ]
+
+
 def moved_to(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
     return Change(
         nodes=tuple(one for one, _ in nodes),
@@ -214,6 +242,12 @@ class Question(Struct, frozen=True):
     reason: BlockedReason
     since: float
 
+    @property
+    def command(self) -> str:
+        """The command that answers it, without the answer; plans of several goals may have the same item."""
+        command = f"llmc answer {shlex.quote(self.id)}"
+        return f"{command} --goal {self.goal_id}" if self.id == self.work_node_id else command
+
 
 def questions(view: GoalView) -> list[Question]:
     """The goal's own question, and one for each blocked assignment or blocked leaf without one."""
@@ -221,18 +255,22 @@ def questions(view: GoalView) -> list[Question]:
     for one in view.assignments.values():
         if one.status is AssignmentStatus.BLOCKED:
             waiting.setdefault(one.work_node_id, []).append(one)
-    asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
-    parents = children_of(view.nodes) if asking else {}
     found = []
     if (asks := view.goal.asks) is not None:
         goal_id = view.goal.goal_id
         found.append(
             Question(goal_id, goal_id, view.goal.title, "", "the goal itself", "", asks.reason, asks.since)
         )
+    asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
+    if not asking:
+        return found
+    shape = shape_of(view.nodes)
     for node in asking:
+        if is_closed(node.node_id, view.nodes, shape):
+            continue
         if node.node_id in waiting:
             found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
-        elif node.node_id not in parents:
+        elif node.node_id not in shape.children:
             found.append(_question(view, node, node.blocked_reason, None))
     return found
 
@@ -257,6 +295,9 @@ def answered(view: GoalView, question: Question, text: str, now: float) -> Chang
         },
     )
     said = str(event.data["answer"])
+    if cancels(question.reason, said):
+        gone = move_node(node, NodeStatus.CANCELLED, now, reason="cancelled by the user", actor=HUMAN)
+        return joined(Change(events=(event,)), moved_to([gone], []))
     goes_on = sent_again(view, question.assignment_id, said, now)
     if goes_on.is_empty():  # no assignment: the plan item itself was blocked
         goes_on = freed(view, node, now, "answered", word=said)

@@ -3,6 +3,7 @@
 A criterion with a command reads "`COMMAND` passes"; it comes from `goal create --verify`, a plan or a planner.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -48,17 +49,18 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
     return Change(goal=paused, events=(event, told))
 
 
-def budget_notice(goal: Goal, why: str) -> tuple[str, str]:
+def budget_notice(goal: Goal, spent_usd: float) -> tuple[str, str]:
     """The notification, with an id that is unique per budget."""
-    text = f"{goal.title} is paused: {why}. To resume: {budget_raise(goal)}"
+    why = used_up(goal, spent_usd)
+    text = f"{goal.title} is paused: {why}. To resume: {budget_raise(goal, spent_usd)}"
     return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
 
 
-def budget_raise(goal: Goal) -> str:
-    """The command that doubles the budget and resumes the goal."""
-    return (
-        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
-    )
+def budget_raise(goal: Goal, spent_usd: float) -> str:
+    """The command that doubles the budget, or raises it above what was spent, and resumes the goal."""
+    twice = 2 * goal.budget_usd
+    enough_usd = twice if spent_usd < twice else math.ceil(spent_usd) + goal.budget_usd
+    return f"llmc goal update {goal.goal_id} --budget {enough_usd:.15g} && llmc goal resume {goal.goal_id}"
 
 
 #: kinds of question

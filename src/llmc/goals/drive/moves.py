@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from llmc.base.errors import Refused
+from llmc.base.errors import Refused, UsageError
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -256,16 +256,39 @@ def _illegal(what: str, before: str, to: str) -> IllegalMove:
     return IllegalMove(said, hint="Run `llmc goal show` to see the current status.")
 
 
-_COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")
+#: code in Markdown: as many backticks behind it as before it
+CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+
+
+def as_code(text: str) -> str:
+    """The text as code in Markdown, in as many backticks as it needs."""
+    ticks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") or not text else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _code_first(text: str) -> tuple[str, str]:
+    """The code that a text starts with, "" for none, and the rest."""
+    found = CODE.match(text)
+    return (found[2].strip(), text[found.end() :]) if found else ("", text)
+
+
+def bare(command: str) -> str:
+    """A command as the user means it: without the backticks, if all of it is written as code."""
+    inner, rest = _code_first(command.strip())
+    return inner if inner and not rest else command.strip()
 
 
 def criterion(command: str) -> str:
-    return f"`{command.strip()}` passes"
+    """The success criterion that `commands` reads this command from."""
+    if not command.strip("` \t\r\n"):
+        raise UsageError("the verify command is empty", hint='Example: --verify "make test"')
+    return f"{as_code(bare(command))} passes"
 
 
 def commands(criteria: Iterable[str]) -> tuple[str, ...]:
-    found = (_COMMAND.match(text.strip()) for text in criteria)
-    return tuple(match[1].strip() for match in found if match)
+    found = (_code_first(text.strip()) for text in criteria)
+    return tuple(inner for inner, rest in found if inner and rest in (" passes", " passes."))
 
 
 def is_reached(goal: Goal) -> bool:
@@ -413,7 +436,8 @@ def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Even
         goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
     if is_done and is_reached(goal) and goal.status.goes_on:
-        wanted = GoalStatus.COMPLETED
+        # a completed goal needs no answer, and cannot be cancelled, as its question may offer
+        goal, wanted = replace(goal, asks=None), GoalStatus.COMPLETED
     elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
         wanted = GoalStatus.ACTIVE
     if wanted is not goal.status:

@@ -68,20 +68,26 @@ def parse(message: str | bytes) -> Parsed:
     return _checked(found)
 
 
+def fence_after(fence: str, line: str) -> str:
+    """The code fence that is open after a line; "" for none. `fence`: the one that is open before the line."""
+    found = _FENCE.fullmatch(line)
+    if not fence:
+        return found[1] if found else ""
+    return "" if found and found[1].startswith(fence) and not found[2].strip() else fence
+
+
 def last_json_block(text: str) -> str | None:
     """The content of the last closed json fence; fences inside other fences do not count."""
     last: str | None = None
     fence, is_json, inside = "", False, list[str]()
     for line in re.split(r"\r\n|\n|\r", text):
-        found = _FENCE.fullmatch(line)
-        if not fence:
-            if found:
-                fence, inside = found[1], []
-                is_json = found[2].strip().lower() == "json"
-        elif found and found[1].startswith(fence) and not found[2].strip():
-            last, fence = ("\n".join(inside) if is_json else last), ""
-        else:
+        before, fence = fence, fence_after(fence, line)
+        if before == fence:
             inside.append(line)
+        elif fence:
+            is_json, inside = line.strip()[len(fence) :].strip().lower() == "json", []
+        elif is_json:
+            last = "\n".join(inside)
     return last
 
 

@@ -166,13 +166,23 @@ def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
     )
 
 
+#: kinds of question about a leaf that llmc could not get done, and the option that ends it
+_FAILED, _STALLED = "failed", "stalled"
+_CANCEL = "cancel it"
+
+
 def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = None) -> BlockedReason:
     """The question after all recovery steps: the planner's, or how to proceed."""
-    kind, question = "failed" if failed else "stalled", f"How should llmc proceed with {node.node_id}?"
-    options: tuple[str, ...] = ("try again", "try again, with this hint: ...", "cancel it")
+    kind, question = _FAILED if failed else _STALLED, f"How should llmc proceed with {node.node_id}?"
+    options: tuple[str, ...] = ("try again", "try again, with this hint: ...", _CANCEL)
     if advice is not None and advice.question and not failed:
         question, options = fit(advice.question, 1000), advice.options
     return BlockedReason(kind=kind, text=fit(why, 1000), question=question, options=options)
+
+
+def cancels(reason: BlockedReason, answer: str) -> bool:
+    """Whether an answer to the question of `stalled_reason` cancels the plan item."""
+    return answer == _CANCEL and _CANCEL in reason.options and reason.kind in (_FAILED, _STALLED)
 
 
 def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:

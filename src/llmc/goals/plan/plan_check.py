@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.text import closest
+from llmc.goals.drive.moves import bare
 from llmc.goals.model import NodeKind, Recovery
 from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode, RiskLevel, Split
 
@@ -568,7 +569,7 @@ def _node_of(node: dict[str, Any], kind: NodeKind) -> PlanNode:
     below = _nodes(node, BELOW[kind]) if kind in BELOW else ()
     more = {"idleAfterMs": _milliseconds(node["idleAfter"])} if "idleAfter" in node else {}
     made = msgspec.convert({**node, "kind": kind, "name": node["name"].strip(), **more}, PlanNode)
-    return replace(made, children=below)
+    return replace(made, children=below, verify=bare(made.verify))
 
 
 def _milliseconds(text: str) -> int:

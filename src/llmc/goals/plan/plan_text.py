@@ -4,14 +4,16 @@ Both pass the same checks as a planner's answer; problems are reported with thei
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from llmc.base.errors import UsageError
 from llmc.base.text import closest
-from llmc.goals.drive.moves import criterion
+from llmc.goals.drive.moves import as_code, bare, criterion
+from llmc.goals.drive.updates import fence_after
 from llmc.goals.model import NodeKind
 from llmc.goals.plan.plan import BELOW, Limits, Plan, PlanNode
 from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines
@@ -108,15 +110,20 @@ class _Markdown:
         self._open: list[_Part] = []  # the open phase, task and subtask
         self._last_key = ""
         self._key_indent = 0
-        fenced = False
+        fence, opened = "", 0
         for number, line in enumerate(text.splitlines(), start=1):
-            if line.lstrip().startswith(("```", "~~~")):
-                fenced = not fenced
+            # below a checkbox, a fence may be indented by any amount
+            before, fence = fence, fence_after(fence, line.lstrip())
+            if before != fence:
+                opened = opened if before else number
                 self._part.prose.append(line.strip())
-            elif fenced:
+            elif fence:
                 self._part.prose.append(line)
             else:
                 self._take(number, line)
+        if fence:
+            close = f"close it with a line that contains only {fence}"
+            self._problem(opened, f"this code fence is not closed; {close}")
 
     def _take(self, number: int, line: str) -> None:
         if heading := _HEADING.match(line):
@@ -227,8 +234,7 @@ class _Markdown:
             return tuple(self.problems)
         goal = {"title": self.goal.name or fallback_title, "successCriteria": [], "constraints": []}
         goal |= self.goal.fields
-        checks = goal.pop("checks", [])
-        goal["successCriteria"] = [*goal["successCriteria"], *map(criterion, checks)]
+        goal["successCriteria"] = [*goal["successCriteria"], *self._criteria(goal.pop("checks", []))]
         lines |= {f"$.goal.{name}": line for name, line in self.goal.lines.items()}
         lines |= {"$.goal.title": self.goal.line}
         found = check_value({"planVersion": 1, "goal": goal, "phases": phases}, limits)
@@ -242,6 +248,13 @@ class _Markdown:
             phases=tuple(_marked(node, parts) for node in found.phases),
             problem_statement=_joined(self.goal.prose),
         )
+
+    def _criteria(self, checks: Iterable[str]) -> Iterator[str]:
+        for index, check in enumerate(checks):
+            try:
+                yield criterion(check)
+            except UsageError as error:
+                self._problem(self.goal.lines[f"checks[{index}]"], error.message)
 
     def _value(self, part: _Part, path: str, lines: dict[str, int]) -> dict[str, Any]:
         """An item as a planner would write it."""
@@ -262,7 +275,7 @@ class _Markdown:
         if "acceptance" not in value and (children or part.kind is NodeKind.PHASE):
             value["acceptance"] = [f"All its {below} are done."]
         elif "acceptance" not in value and value.get("verify"):
-            value["acceptance"] = [f"`{value['verify']}` passes."]
+            value["acceptance"] = [f"{as_code(bare(value['verify']))} passes."]
         return value
 
 

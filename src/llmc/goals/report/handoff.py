@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.text import printable
-from llmc.goals.drive.moves import progress
+from llmc.goals.drive.moves import CODE, as_code, progress
 from llmc.goals.model import (
     Assignment,
     Crystallization,
@@ -162,17 +162,14 @@ def _escaped_marks(line: str) -> str:
 
 def code(text: str) -> str:
     """Code, in as many backticks as it needs."""
-    line = " ".join(printable(text[:TEXT_CHARS]).split())
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    return as_code(" ".join(printable(text[:TEXT_CHARS]).split()))
 
 
 def _with_code(text: str) -> str:
     """The text escaped, except in backticks, which become code."""
-    parts = re.split(r"(?<!`)`([^`]+)`(?!`)", _line(text))
-    shown = (code(part) if number % 2 else _escaped_marks(part) for number, part in enumerate(parts))
-    return _escaped_start("".join(shown))
+    plain, *found = CODE.split(_line(text))
+    shown = (code(inner) + _escaped_marks(rest) for inner, rest in zip(found[1::3], found[2::3], strict=True))
+    return _escaped_start(_escaped_marks(plain) + "".join(shown))
 
 
 def _of_parts(summary: str) -> str:
