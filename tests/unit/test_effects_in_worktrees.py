@@ -49,6 +49,8 @@ ON_OUR_OWN = {
     "repo/copied_files.py:_copy": "shutil.copy2 unlink",
     "repo/provision.py:set_up": "unlink write_atomic",
     "repo/provision.py:_say_once": "append_line",
+    "landing/validation.py:_try": "unlink write_atomic",
+    "landing/validation.py:end_killed_try": "unlink",
     # unguessable names, where git writes them
     "repo/trash.py:_drop_index": "unlink",
     # the tasks of trash entries, in one of llmc's directories

@@ -502,6 +502,8 @@ class _Pipeline:
             raise LandingRejected(
                 why, hint=f"To tell the worker what to change: llmc message {self.name} ..."
             )
+        if isinstance(answer, ways.NotLanded):
+            return replace(self.journal, step="land", receipt="", waits_for="")
         return self._answered(answer)
 
     def verify(self) -> AcceptJournal:

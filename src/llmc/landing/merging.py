@@ -10,11 +10,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.attention.raising import advice
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.files import private_dir, remove_tree, unique
+from llmc.base.names import WorkerName
 from llmc.base.text import pattern
 from llmc.landing import rules
+from llmc.records.worker import Status
 from llmc.repo import git
 from llmc.repo.project import Project
 
@@ -164,16 +167,24 @@ def parting_point(project: Project, name: str, base: str, tip: str) -> str:
     if not points:
         raise Refused(
             f"cannot merge {name}'s commits with {branch}: unrelated histories",
-            hint=f"Run `llmc message {name} {shlex.quote(f'Rebase your work onto origin/{branch}.')}`. When the worker is done, run the command again.",
+            hint=asking(project, name, f"Rebase your work onto origin/{branch}."),
         )
     if len(points) > 1:
         raise Refused(
             f"cannot merge {name}'s commits: they have {len(points)} merge bases with {branch} "
             "because the two were merged into each other",
-            hint=f"Run `llmc message {name} {shlex.quote(f'Merge origin/{branch} into your branch again and commit.')}`. "
-            "When the worker is done, run the command again.",
+            hint=asking(project, name, f"Merge origin/{branch} into your branch again and commit."),
         )
     return points[0]
+
+
+def asking(project: Project, name: str, request: str) -> str:
+    """A hint for when only the worker can make the command possible. First it needs a conversation, to take a message."""
+    message = f"`llmc message {name} {shlex.quote(request)}`. When the worker is done, run the command again."
+    record = project.store.read().workers.get(WorkerName(name))
+    if record is not None and record.status in (Status.OFFLINE, Status.NO_CHANGES):
+        return f"{advice(project, name)}. Then run {message}"
+    return f"Run {message}"
 
 
 def _commit(row: str) -> Commit:

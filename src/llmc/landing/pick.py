@@ -99,10 +99,12 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     try:
         tip, count = _as_one(project, work) if work.has_merges else _one_by_one(project, work)
     except merging.Conflicts as found:
+        name, branch = record.name, project.config.repo.default_branch
+        hint = merging.asking(project, name, f"Rebase your work onto origin/{branch}.")
+        if record.status is Status.NEEDS_REVIEW:
+            hint = f"Run `llmc rebase {name}`; when {name} has resolved the conflicts, run `llmc pick {name}` again."
         raise Refused(
-            f"cannot pick {record.name}: its commits conflict with {project.config.repo.default_branch} in {found}",
-            hint=f"Run `llmc rebase {record.name}`; when {record.name} has resolved the conflicts, "
-            f"run `llmc pick {record.name}` again.",
+            f"cannot pick {name}: its commits conflict with {branch} in {found}", hint=hint
         ) from found
     if tip == base:
         branch = project.config.repo.default_branch

@@ -54,13 +54,12 @@ class RemoteLanding:
 
     def poll(
         self, project: Project, offer: ways.Offer, receipt: str
-    ) -> ways.Landed | ways.Waits | ways.SentBack:
+    ) -> ways.Landed | ways.Waits | ways.SentBack | ways.NotLanded:
         try:
-            if self.verify(project, offer.commit):
-                return ways.Landed()
+            has_landed = self.verify(project, offer.commit)
         except (fence.RemoteGone, fence.RemoteRefused) as error:
             return self._waits(offer, error.message)
-        return self.begin(project, offer)
+        return ways.Landed() if has_landed else ways.NotLanded()
 
     def verify(self, project: Project, commit: str) -> bool:
         """Whether the commit landed. False is final: the moved fence refuses a push that is still on its way."""

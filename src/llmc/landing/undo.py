@@ -19,7 +19,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.given import number, text
 from llmc.base.text import gist, some_files
 from llmc.landing import default_branch, merging, rebase, remote, validation, ways
-from llmc.landing.accept_journal import LandingRejected, Waiting
+from llmc.landing.accept_journal import LandingRejected, Waiting, may_have_landed
 from llmc.records.event_log import EventLog
 from llmc.records.state import State, UndoJournal
 from llmc.records.worker import WorkerRecord
@@ -52,7 +52,7 @@ class Undone(Struct, frozen=True):
     returned: str
 
 
-Answer = ways.Landed | ways.Waits | ways.SentBack
+Answer = ways.Landed | ways.Waits | ways.SentBack | ways.NotLanded
 
 
 class Target(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Target(Struct, frozen=True):
 
 
 def target(project: Project) -> Target:
-    """The interrupted undo, else the latest accept that was not undone; refuses while that accept waits to land."""
+    """The interrupted undo, else the latest accept that was not undone; refuses while that accept has not finished."""
     state = project.store.read()
     journal = state.undo
     if journal is not None and journal.step != DONE:
@@ -79,6 +79,8 @@ def target(project: Project) -> Target:
         return _begun(
             journal
         )  # the daemon finished it, and the user has not seen that: a repeated command refers to it
+    if (unfinished := _unfinished(project, state, newest)) is not None:
+        raise _not_finished(project, unfinished, newest)
     if pending is not None and pending_unix > accepted_unix:
         raise _not_landed_yet(pending, newest)
     if newest is None:
@@ -114,13 +116,44 @@ def _newest_pending(state: State) -> WorkerRecord | None:
     return max(pending, key=lambda record: record.accept.started_unix if record.accept else 0.0, default=None)
 
 
+def _unfinished(project: Project, state: State, newest: Target | None) -> WorkerRecord | None:
+    """A worker whose work landed after `newest`, or is `newest`, but whose accept goes on; its event comes last."""
+    root = project.root.path
+    maybe = {r.accept.squash: r for r in state.workers.values() if r.accept and may_have_landed(r.accept)}
+    known = [commit for commit in maybe if commit and git.has_commit(root, commit)]
+    if not known:
+        return None
+    base = provision.refresh_base(project)
+    landed = [commit for commit in known if git.is_ancestor(root, commit, base)]
+    if newest is not None and git.has_commit(root, newest.commit):
+        landed = [commit for commit in landed if git.is_ancestor(root, newest.commit, commit)]
+    return maybe[landed[0]] if landed else None
+
+
+def _not_finished(project: Project, record: WorkerRecord, before: Target | None) -> Refused:
+    assert record.accept is not None
+    name, commit = record.name, record.accept.squash
+    hint = f"Run `llmc accept {name}` to finish the accept, then `llmc undo` again."
+    if project.others_accept(name):
+        hint = f"Run `llmc undo` again when `llmc status` shows that the accept of {name} has finished."
+    return Refused(
+        f"cannot undo the last accepted work: {commit[:12]} from {name} has landed, but its accept has not finished",
+        hint=hint + _to_undo_before(before if before and before.commit != commit else None),
+    )
+
+
+def _to_undo_before(before: Target | None) -> str:
+    if before is None:
+        return ""
+    return f" To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
+
+
 def _not_landed_yet(pending: WorkerRecord, before: Target | None) -> Refused:
     """The refusal; undoing the accept before it instead would not be what the user means."""
     assert pending.accept is not None
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(pending.accept.started_unix))
     hint = f"Run `llmc accept {pending.name}` to check again and, if it has landed, finish the accept."
-    if before is not None:
-        hint += f" To undo the work accepted before it, run `git revert {before.commit[:12]}` in the source repository."
+    hint += _to_undo_before(before)
     return Refused(
         f"cannot undo the last accepted work because it has not landed yet: {pending.accept.squash[:12]} from {pending.name} "
         f"has been waiting for {pending.landing_waits_for} since {since}",
@@ -328,11 +361,13 @@ class _Steps:
         return self.journal
 
     def _landing(self) -> Answer:
-        if not self.journal.receipt:
+        is_known = self.asked is not None and self.asked[0] == self.journal.receipt
+        answer = self.asked[1] if self.asked is not None and is_known else None
+        if not self.journal.receipt or isinstance(answer, ways.NotLanded):
             with default_branch.merge_lock(self.project):
                 return self.way.begin(self.project, _offer(self.journal))
-        if self.asked is not None and self.asked[0] == self.journal.receipt:
-            return self.asked[1]
+        if answer is not None:
+            return answer
         # Another process has just handed the revert over.
         return ways.Waits(self.journal.receipt, self.journal.waits_for)
 
@@ -401,7 +436,8 @@ def _revert_of(project: Project, commit: str, base: str) -> str:
         )
     message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
     env = {} if git.config_get(root, "user.email") else git.OWN_IDENTITY
-    done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)
+    text = message.encode("utf-8", "surrogateescape")
+    done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=text, env=env)
     return done.stdout.strip()
 
 

@@ -365,6 +365,7 @@ def in_worktree(
     """Run the checks in the worktree, where this commit or its tree is checked out. Raises CommandFailed."""
     worktree = Path(record.worktree_path)
     root = project.root.path
+    _Worktree(project, record).end_killed_try()
     if git.tree_of(root, git.head(worktree)) != git.tree_of(root, commit):
         raise Refused(
             f"cannot validate {commit[:12]} in {record.name}'s worktree: another commit is checked out",
@@ -395,6 +396,8 @@ class _Worktree:
         self.path = Path(record.worktree_path)
         self.file = project.root.slots / "worktrees.json"
         self.memory = _recall(project, self.file)
+        #: exists while the base's files are in the worktree; names the HEAD there
+        self.tried = git.llmc_file(self.path, "llmc-base-tried")
 
     def passed(self, commit: str) -> None:
         tree = git.tree_of(self.project.root.path, commit)
@@ -422,16 +425,27 @@ class _Worktree:
         return False
 
     def _try(self, base: str) -> proc.Done | None:
-        """Validate the base's files. HEAD stays: after a kill they are changes that the next accept clears away."""
+        """Validate the base's files. HEAD stays: after a kill they are changes, which `end_killed_try` clears away."""
         before = uncommitted.tree_state(self.path)
         git.git(self.path, "update-index", "-q", "--refresh", check=False, timeout_s=600)
-        if not before.clean or not self._read("-m", "HEAD", base):
+        if not before.clean:
             return None
+        write_atomic(self.tried, (before.head or "").encode())
         try:
-            return run(self.project, self.record.name, self.path)
+            return run(self.project, self.record.name, self.path) if self._read("-m", "HEAD", base) else None
         finally:
             self._read("--reset", "HEAD")
             clear_away(self.project, self.record, before)
+            self.tried.unlink(missing_ok=True)
+
+    def end_killed_try(self) -> None:
+        """Move what a killed `_try` left in the worktree to the trash, unless the worker has made a commit since."""
+        if not self.tried.exists():
+            return
+        head = git.head(self.path)
+        if self.tried.read_text() == head:
+            clear_away(self.project, self.record, uncommitted.TreeState((), (), head=head))
+        self.tried.unlink(missing_ok=True)
 
     def _read(self, *args: str) -> bool:
         return git.git(self.path, "read-tree", "-u", *args, check=False, timeout_s=600).ok

@@ -47,6 +47,10 @@ class SentBack(Struct, frozen=True):
     reason: str
 
 
+class NotLanded(Struct, frozen=True):
+    """It has not landed, and will not by itself: it must be submitted again, in its turn."""
+
+
 class Landing(Protocol):
     """A way to land. Each call can be repeated: after a crash its outcome is unknown.
 
@@ -60,8 +64,8 @@ class Landing(Protocol):
         """
         ...
 
-    def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack:
-        """The outcome; no lock is held. Raises what `begin` raises."""
+    def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack | NotLanded:
+        """The outcome; no lock is held, so it lands nothing. Raises what `begin` raises."""
         ...
 
     def verify(self, project: Project, commit: str) -> bool:
@@ -80,7 +84,7 @@ class FastForward:
         default_branch.land(project, offer.worker, offer.commit, offer.base, checked=offer.checked)
         return Landed()
 
-    def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack:
+    def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack | NotLanded:
         return Landed()
 
     def verify(self, project: Project, commit: str) -> bool:

@@ -68,6 +68,7 @@ def move_back(project: Project, record: WorkerRecord, base: str) -> None:
     kept = [*git_dirs.kept_apart(own).glob(f"{own_repos.OURS}*")]
     aside = own.with_name(f".{record.name}.aside")
     with project.repo_lock(), fault_step("contain.move"):
+        _take_out_leftover(project, record, aside, base)
         os.rename(own, aside)
         worktrees.link_again(project, record, worktree, base)
         for path in kept:
@@ -93,6 +94,8 @@ def start_over(project: Project, record: WorkerRecord, base: str, *, at_base: bo
         own = own_repos.path_of(root.path, record.name)
         trash.take_out(own.parent, [own.name], folder)
         if probe.bubblewrap() is None:
+            if at_base:
+                git.git(root.path, "update-ref", f"refs/heads/{record.branch}", base)
             worktrees.link_again(project, record, worktree, base)
             return
         if os.path.lexists(worktree / ".git"):
@@ -110,15 +113,20 @@ def _refuse_while_it_runs(record: WorkerRecord) -> None:
         )
 
 
+def _take_out_leftover(project: Project, record: WorkerRecord, left: Path, tip: str) -> None:
+    """Move what an interrupted move left at this path, if anything, to the trash."""
+    if os.path.lexists(left):
+        ref = trash.pin_commit(project.root, record.name, "relink", tip)
+        trash.take_out(left.parent, [left.name], trash.folder_of(project.root, ref))
+
+
 def _new_repository(
     project: Project, record: WorkerRecord, base: str, entry: Path | None = None, *, at_base: bool = False
 ) -> Path:
     root = project.root.path
     tip = (None if at_base else git.resolve(root, f"refs/heads/{record.branch}")) or base
     left = own_repos.path_of(root, record.name)
-    if os.path.lexists(left):  # a move was interrupted
-        ref = trash.pin_commit(project.root, record.name, "relink", tip)
-        trash.take_out(left.parent, [left.name], trash.folder_of(project.root, ref))
+    _take_out_leftover(project, record, left, tip)
     found = [(key, git.config_get(root, key)) for key in ("user.name", "user.email")]
     identity = [(key, value) for key, value in found if value]
     made = own_repos.make(root, record.name, tip, own_repos.settings(root, identity), entry)

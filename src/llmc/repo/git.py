@@ -54,6 +54,13 @@ _ROW_BYTES = 64
 #: a hooks directory that cannot contain anything
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
+#: llmc reads what git prints and writes messages as UTF-8, whatever the user wants to see
+_AS_DATA = (
+    ("i18n.logOutputEncoding", "UTF-8"),
+    ("i18n.commitEncoding", "UTF-8"),
+    ("log.showSignature", "false"),
+)
+
 #: agents share the clone's refs and files: ignore replaced objects and grafts
 _AS_IT_IS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
 
@@ -117,7 +124,7 @@ def git(
     require_worktree(repo)
     guarded = look_first(repo, *args)
     most = most_bytes or (MOST_OUTPUT if guarded else 0)
-    settings = [] if hooks else [NO_HOOKS]
+    settings = [*_AS_DATA] if hooks else [*_AS_DATA, NO_HOOKS]
     settings += [("core.fsmonitor", "false")] if guarded else []
     if guarded and not asks_for_large_files:  # overrides any URL in an agent's .lfsconfig
         settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]

@@ -359,9 +359,10 @@ def make(root: Path, worker: str, tip: str, settings: Iterable[tuple[str, str]],
 
     own = path_of(root, worker)
     new = private_dir(own.parent) / f".{worker}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    kind = ["--object-format=sha256"] if len(tip) == 64 else []
     beside = new.with_name(f".{worker}.tree")
+    for left in (new, beside):  # by a killed process
+        shutil.rmtree(left, ignore_errors=True)
+    kind = ["--object-format=sha256"] if len(tip) == 64 else []
     branch = branch_of(worker)
     git.git(
         own.parent,

@@ -155,14 +155,15 @@ def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]
     if not missing:
         return []
     said = git.llmc_file(worktree, "llmc-said")
-    before = said.read_text().split("\n") if said.exists() else []
+    # Names of files may be no UTF-8.
+    before = said.read_text(errors="surrogateescape").split("\n") if said.exists() else []
     news = [text for text in missing if text not in before]
     if news:
         with project.store.transaction() as tx:
             for text in news:
                 tx.emit("provision_incomplete", worker=place.name if place.has_branch else None, reason=text)
         for text in news:
-            append_line(said, text.replace("\n", " ").encode())
+            append_line(said, text.replace("\n", " ").encode(errors="surrogateescape"))
     return news
 
 

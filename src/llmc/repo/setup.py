@@ -1,6 +1,7 @@
 """Create a root, and workers in it."""
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,7 +24,7 @@ from llmc.config.schema import initial_text
 from llmc.config.suggest import LOOKED_AT, Suggestion, suggested_check, task_list_id
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, lfs, provision
+from llmc.repo import git, lfs, provision, sources
 from llmc.repo.project import Project, opened
 from llmc.repo.rules.clone_config import CLONE_SETTINGS
 
@@ -37,9 +38,9 @@ class Source(Struct, frozen=True):
 
 def find_source(given: str | None, cwd: Path) -> Source:
     """The repository to work on: a path or URL, else the one around the working directory."""
-    if (given and "://" in given) or (given and given.startswith("git@")):
-        return Source(given, local=False)
     start = Path(given).expanduser() if given else cwd
+    if given and not start.exists() and not sources.is_local(given):
+        return Source(given, local=False)
     if not start.is_dir():
         raise NotFound(f"{start} is not a directory", hint="Pass a repository with --source PATH.")
     done = git.git(start, "rev-parse", "--git-common-dir", check=False)
@@ -66,7 +67,8 @@ def choose_target(given: str | None, source: Source) -> Path:
     first = default_root()
     if not _is_taken(first):
         return Path(os.path.realpath(first))
-    name = Path(source.location).name.removesuffix(".git") or "repo"
+    # A colon would split the agents' PATH.
+    name = re.split("[/:]", source.location.rstrip("/"))[-1].removesuffix(".git") or "repo"
     return Path(os.path.realpath(first.with_name(f"llmc-{name}")))
 
 

@@ -46,7 +46,7 @@ def fetch(project: Project) -> None:
 
 def look(project: Project) -> NoSource | None:
     """Check a local source; list and return its problem. A URL is checked only by its fetches."""
-    if project.lands_elsewhere or not _is_local(project.source):
+    if project.lands_elsewhere or not is_local(project.source):
         return None
     found = problem(project)
     _list(project, found)
@@ -58,7 +58,7 @@ def problem(project: Project) -> NoSource | None:
     source, branch = project.source, project.config.repo.default_branch
     if not branch:
         return NoSource("repo.default_branch is not set", f"{_SET_BRANCH} BRANCH", "to set it")
-    if _is_local(source):
+    if is_local(source):
         if provision.source_tip(project) is not None:
             return None
         if not Path(source).is_dir():
@@ -74,7 +74,7 @@ def problem(project: Project) -> NoSource | None:
 
 
 def _unreadable(source: str, error: ToolFailed) -> NoSource:
-    if _is_local(source) and "not appear to be a git repository" in error.stderr:
+    if is_local(source) and "not appear to be a git repository" in error.stderr:
         said = f"repo.source: {source} is not a git repository"
     else:
         said = f"cannot reach the source repository {source}: {' '.join((error.stderr or error.message).split())}"
@@ -96,7 +96,7 @@ def _without_branch(project: Project, said: str) -> NoSource | None:
     )
 
 
-def _is_local(source: str) -> bool:
+def is_local(source: str) -> bool:
     """Whether a source is a path, by git's rule: not an address such as `https://host/repo` or `host:repo`."""
     return ":" not in source.partition("/")[0]
 

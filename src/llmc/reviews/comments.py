@@ -16,7 +16,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_given, write_atomic
-from llmc.base.locks import Rank, lock
+from llmc.base.locks import Rank, is_locked_by_others, lock
 from llmc.base.text import json_text
 from llmc.config.paths import Root
 from llmc.landing import review
@@ -29,7 +29,7 @@ from llmc.reviews.rules import talk as rules
 from llmc.reviews.rules.talk import Comment, Round, Talk
 from llmc.sessions import submit
 from llmc.sessions.submit import Receipt
-from llmc.workers import start
+from llmc.workers import patrol, start
 
 LOCK_S = 10.0
 #: how many earlier talks of a worker are kept, including drafts that were never sent
@@ -52,6 +52,10 @@ def read(project: Project, record: WorkerRecord) -> Talk:
 
 def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) -> Talk:
     """Change the comments on the current task; returns the new ones."""
+    return _changed(project, record, lambda talk: act(_settled(project, record, talk)))
+
+
+def _changed(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) -> Talk:
     with lock(project.root.lock(f"review-{record.name}"), Rank.REVIEW, timeout_s=LOCK_S):
         file = _read(project.root, record.name)
         talk = file.talk
@@ -59,7 +63,7 @@ def change(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]) 
             kept = (*file.earlier, talk) if talk.comments else file.earlier
             file = _File(earlier=kept[-EARLIER:])
             talk = Talk(task=task_of(record))
-        talk = act(_settled(project, record, talk))
+        talk = act(talk)
         path = private_dir(project.root.reviews) / f"{record.name}.json"
         # Not msgspec: file names and diff lines may have bytes that are not UTF-8.
         write_atomic(path, json_text(msgspec.to_builtins(replace(file, talk=talk)), indent=1).encode())
@@ -95,6 +99,10 @@ def send(project: Project, name: str, general: str = "", seen: str = "") -> Rece
             hint="To add a comment, press c on a line of the diff in `llmc ui`.",
         )
     review.refuse_unless_waiting(project, record, "reject")
+    if talk.open_round is not None:  # an earlier request was interrupted, and has perhaps arrived
+        record = patrol.finish_interrupted(project, name)
+        review.refuse_unless_waiting(project, record, "reject")
+        talk = read(project, record)
     shown = review.look(project, record)
     if seen and seen != request(project, shown, talk.drafts, general).key:
         raise Refused(
@@ -114,7 +122,7 @@ def send(project: Project, name: str, general: str = "", seen: str = "") -> Rece
     with fault_step("review.send"):
         text = rules.request_text(talk.drafts, general)
         receipt = start.reject(project, name, text, prompt_id=prompt_id)
-    change(project, record, lambda now: _after(now, prompt_id, receipt.outcome))
+    _changed(project, record, lambda now: _after(now, prompt_id, receipt.outcome))
     return receipt
 
 
@@ -130,24 +138,30 @@ def task_of(record: WorkerRecord) -> str:
 
 def _after(talk: Talk, prompt_id: str, outcome: Outcome) -> Talk:
     """Settle the pending round by the outcome of its prompt; a settled round stays."""
-    if not talk.rounds or talk.rounds[-1].prompt_id != prompt_id or not talk.rounds[-1].pending:
+    if talk.open_round is None or talk.open_round.prompt_id != prompt_id:
         return talk
     return rules.arrived(talk) if outcome.arrived else rules.failed(talk)
 
 
 def _settled(project: Project, record: WorkerRecord, talk: Talk) -> Talk:
-    """Settle a round after a crash while sending: the worker's record, else the event log, knows whether it arrived."""
-    pending = talk.rounds[-1] if talk.rounds and talk.rounds[-1].pending else None
+    """Settle a round after a crash while sending: the worker's record, else the event log, knows whether it arrived.
+
+    If neither knows, the sender may be about to send it: it holds the worker's lock.
+    """
+    pending = talk.open_round
     if pending is None:
         return talk
-    delivery = record.delivery
+    is_sender_alive = is_locked_by_others(project.root.lock(f"worker-{record.name}"))
+    delivery = project.store.worker(record.name).delivery  # the caller's record may be older than the lock
     if delivery is not None and delivery.prompt_id == pending.prompt_id:
         return talk if delivery.outcome.open else _after(talk, pending.prompt_id, delivery.outcome)
     told = EventLog(str(project.root.events)).newest(pending.prompt_id.encode())
     has_arrived = any(
         Outcome(row["outcome"]).arrived for row in told if row.get("action") == "prompt_delivered"
     )
-    return rules.arrived(talk) if has_arrived else rules.failed(talk)
+    if has_arrived:
+        return rules.arrived(talk)
+    return talk if is_sender_alive else rules.failed(talk)
 
 
 def _read(root: Root, worker: str) -> _File:

@@ -6,12 +6,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from llmc.attention import raising
 from llmc.auto import handover
+from llmc.base import locks
 from llmc.base.errors import ClaimLost, LlmcError, NotFound, Unreachable
 from llmc.landing import accept_journal, remote, undo
 from llmc.landing.accept import accept
@@ -485,6 +487,31 @@ def test_an_undo_waits_for_a_remote_that_is_gone(bare: BareRemote, one: Node) ->
     bare.drop_hook("pre-receive")
     one.undo()
     assert bare.log() == ['Revert "One"', "One", FIRST]
+
+
+@pytest.mark.parametrize("what", ["accept", "undo"])
+def test_what_has_waited_lands_in_its_turn(
+    bare: BareRemote, one: Node, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Break: push without the turn: the work lands while another node runs its post-accept command."""
+    one.work("One", task(1))
+    if what == "undo":
+        one.accept()
+    one.hurry(1)
+    bare.hook("pre-receive", "if grep -q refs/heads/main; then sleep 30; fi")
+    with pytest.raises(accept_journal.Waiting):
+        getattr(one, what)()
+    bare.drop_hook("pre-receive")
+    one.hurry(60)
+    push, in_turn = fence.push, []
+
+    def pushed(*args: Any, **more: Any) -> Outcome:
+        in_turn.append(locks.is_locked(one.project.root.lock("ticket")))
+        return push(*args, **more)
+
+    monkeypatch.setattr(fence, "push", pushed)
+    getattr(one, what)()
+    assert (in_turn, bare.log()[0]) == ([True], "One" if what == "accept" else 'Revert "One"')
 
 
 @pytest.mark.soak

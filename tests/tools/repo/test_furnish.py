@@ -152,6 +152,18 @@ def test_nothing_tracked_is_overwritten_and_nothing_leaves_the_worktree(
     assert len(incomplete(project)) == 3
 
 
+def test_a_problem_with_a_file_whose_name_is_no_utf_8_is_said_once(project: Project, source: Repo) -> None:
+    """Break: encode the text as plain UTF-8: the worker is never started. Or read it so: it is said each time."""
+    project = set_repo(project, copy='["*.env"]')
+    record, worktree = add_worker(project)
+    name = os.fsdecode(b"\xff.env")
+    worktree.write(f"{name}/x", "a directory\n")
+    source.write(name, "of the source\n")
+    assert len(furnish(project, record)) == 1
+    assert furnish(project, record) == []
+    assert len(incomplete(project)) == 1
+
+
 def test_a_file_that_only_the_source_s_own_settings_ignore(project: Project, source: Repo) -> None:
     """Breaks without the exclude: the copy would show as untracked, and block every accept."""
     (source.path / ".git/info/exclude").write_text("*.mine\n")

@@ -287,3 +287,16 @@ def test_a_fetch_under_which_the_branch_moves_is_made_again(
         with pytest.raises(ToolFailed):
             git.fetch(clone, str(repo.path), "main")
         assert len(seen.read_text().split()) == times
+
+
+def test_a_signature_is_not_shown(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: read what git prints about a commit's signature as part of the commit."""
+    home, gpg = tmp_path / "home", tmp_path / "gpg"
+    home.mkdir()
+    said = "cat > /dev/null; echo 'gpg: looked' >&2; echo '[GNUPG:] SIG_CREATED ' >&2"
+    gpg.write_text(f"#!/bin/sh\n{said}\necho '-----BEGIN PGP SIGNATURE-----'\n")
+    gpg.chmod(0o755)
+    (home / ".gitconfig").write_text(f"[gpg]\n\tprogram = {gpg}\n[log]\n\tshowSignature = true\n")
+    monkeypatch.setenv("HOME", str(home))
+    repo.git("commit", "-q", "--allow-empty", "-S", "-m", "Signed")
+    assert git.out(repo.path, "show", "-s", "--format=%s", "HEAD") == "Signed"

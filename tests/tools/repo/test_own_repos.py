@@ -1,5 +1,6 @@
 """A contained worker's repository, while others change the clone."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, own_repos, provision
 from llmc.repo.project import Project
+from llmc.sandbox import probe
 from tests.support.contained import needs_bubblewrap
 from tests.support.repos import Repo, Worktree, add_worker, make_project
 
@@ -79,3 +81,36 @@ def test_two_processes_take_the_same_work(tmp_path: Path, monkeypatch: pytest.Mo
     assert own_repos.take(project.root.path, record.name) == ""
     assert git.resolve(project.root.path, own_repos.TAKEN + record.name) == tip
     assert met
+
+
+def test_leftovers_of_a_killed_process_do_not_hinder_the_next_one(tmp_path: Path) -> None:
+    """Break: make a repository, or move one away, without first removing what a killed process left there."""
+    project, record, worktree = contained(tmp_path)
+    place = own_repos.path_of(project.root.path, record.name).parent
+    aside = place / f".{record.name}.aside"
+    aside.mkdir()
+    (aside / "kept").write_text("of the agent\n")
+    provision.settle_repository(project, record, contained=False)
+    # killed between `git init --separate-git-dir` and the removal of the directory beside it
+    beside = place / f".{record.name}.tree"
+    beside.mkdir()
+    (beside / ".git").write_text(f"gitdir: {place}/.{record.name}.new\n")
+    provision.settle_repository(project, record, contained=True)
+    assert worktree.git("status", "--porcelain") == ""
+    assert {aside.name, beside.name}.isdisjoint(os.listdir(place))
+    assert [path.read_text() for path in project.root.trash.rglob("kept")] == ["of the agent\n"]
+
+
+def test_without_bubblewrap_a_worktree_starts_at_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: link the worktree to the clone at the branch, whose commits git cannot read. They are kept."""
+    project, record, worktree = contained(tmp_path)
+    tip = worktree.commit("b.txt", "b\n")
+    assert git.resolve(project.root.path, own_repos.branch_of(record.name)) == tip
+    monkeypatch.setattr(probe, "bubblewrap", lambda: None)
+    provision.start_over(project, record, at_base=True)
+    assert worktree.head() == git.resolve(project.root.path, project.base)
+    kept = git.out(project.root.path, "for-each-ref", "--format=%(objectname)", "refs/llmc/trash")
+    assert tip in kept
+    assert (worktree.path / "b.txt").read_text() == "b\n"

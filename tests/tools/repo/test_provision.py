@@ -95,6 +95,29 @@ def test_the_source_is_the_repository_itself(source: Repo, tmp_path: Path) -> No
         setup.find_source(None, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "given", ["git@host:team/repo.git", "host:repo.git", "me@host:repo", "ssh://host/repo/"]
+)
+def test_an_address_is_what_git_takes_for_one(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: recognize only `git@` and `://`; or let the address into the path of the root: agents have it on PATH."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "llmc/taken").mkdir(parents=True)
+    found = setup.find_source(given, tmp_path)
+    assert found == setup.Source(given, local=False)
+    assert setup.choose_target(None, found) == tmp_path / "llmc-repo"
+
+
+def test_a_directory_whose_name_looks_like_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: ask a server of that name."""
+    monkeypatch.chdir(tmp_path)
+    Repo(tmp_path / "host:repo")
+    assert setup.find_source("host:repo", tmp_path) == setup.Source(str(tmp_path / "host:repo"), local=True)
+
+
 def test_a_root_is_made_once_and_outside_of_the_source(project: Project, source: Repo) -> None:
     found = setup.find_source(str(source.path), Path("/"))
     with pytest.raises(Refused, match="already"):

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.base.errors import Refused
 from llmc.reviews.rules import anchors, talk
@@ -116,3 +117,17 @@ def test_a_viewed_file_is_viewed_as_it_is() -> None:
     (moved,) = files_of(seen.replace("-1,2 +1,3", "-9,2 +9,3").replace("1..2", "1..3"))
     assert not talk.is_viewed(said, moved)
     assert not talk.is_viewed(talk.viewed(said, file, is_viewed=False), file)
+
+
+def test_a_round_of_an_older_llmc() -> None:
+    """Break: take a round of an older file for sent although its comments are not, or for open although they are."""
+    old = Round(number=1, base="b", head="h", ref="r", at_unix=1.0, prompt_id="p")
+    assert (old.is_open, replace(old, pending=("c1",)).is_open) == (False, True)
+
+
+def test_one_request_at_a_time() -> None:
+    """Break: drop a round that may still arrive."""
+    said, _ = talk.drafted(Talk(), None, "Change it", 1.0)
+    begun = Round(number=1, base="b", head="h", ref="r", at_unix=10.0, prompt_id="p")
+    with pytest.raises(Refused, match="may still arrive"):
+        talk.sending(talk.sending(said, begun), begun)

@@ -60,6 +60,13 @@ class Round(Struct, frozen=True, kw_only=True):
     prompt_id: str
     #: the comments that are being sent; empty once it is known that they arrived
     pending: tuple[str, ...] = ()
+    #: whether the request is known to have arrived; in older files, only `pending` says so
+    sent: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is unknown if the request arrived."""
+        return not self.sent or bool(self.pending)
 
 
 class Talk(Struct, frozen=True, kw_only=True):
@@ -81,7 +88,12 @@ class Talk(Struct, frozen=True, kw_only=True):
     @property
     def round(self) -> int:
         """The current round: one more than were sent."""
-        return len([one for one in self.rounds if not one.pending]) + 1
+        return len(settled_rounds(self)) + 1
+
+    @property
+    def open_round(self) -> Round | None:
+        """The round that is being sent, if any."""
+        return self.rounds[-1] if self.rounds and self.rounds[-1].is_open else None
 
     def comment(self, comment_id: str) -> Comment:
         found = next((one for one in self.comments if one.id == comment_id), None)
@@ -111,7 +123,7 @@ def edited(
 ) -> Talk:
     """Change the text of a draft. `rev`: the revision that the writer saw; not checked for saves of the same form."""
     old = talk.comment(comment_id)
-    _refuse_sent(old)
+    _refuse_sent(talk, old)
     is_same = bool(save.form) and save.form == old.save.form
     if is_same and save.step <= old.save.step:
         return talk
@@ -125,7 +137,7 @@ def edited(
 
 def removed(talk: Talk, comment_id: str) -> Talk:
     """Delete a draft."""
-    _refuse_sent(talk.comment(comment_id))
+    _refuse_sent(talk, talk.comment(comment_id))
     return replace(talk, comments=tuple(one for one in talk.comments if one.id != comment_id))
 
 
@@ -152,8 +164,13 @@ def is_viewed(talk: Talk, file: DiffFile) -> bool:
 
 def sending(talk: Talk, sent: Round) -> Talk:
     """Before a request is sent: record which comments it has."""
+    if talk.open_round is not None:
+        raise Refused(
+            "nothing was sent: the previous request for changes may still arrive",
+            hint="If you are attached to the worker, detach. Then send your comments again.",
+        )
     drafts = tuple(comment.id for comment in talk.drafts)
-    return replace(talk, rounds=(*settled_rounds(talk), replace(sent, pending=drafts)))
+    return replace(talk, rounds=(*talk.rounds, replace(sent, pending=drafts, sent=False)))
 
 
 def arrived(talk: Talk) -> Talk:
@@ -162,7 +179,7 @@ def arrived(talk: Talk) -> Talk:
     comments = tuple(
         replace(one, round=last.number) if one.id in last.pending else one for one in talk.comments
     )
-    return replace(talk, comments=comments, rounds=(*before, replace(last, pending=())))
+    return replace(talk, comments=comments, rounds=(*before, replace(last, pending=(), sent=True)))
 
 
 def failed(talk: Talk) -> Talk:
@@ -171,7 +188,7 @@ def failed(talk: Talk) -> Talk:
 
 
 def settled_rounds(talk: Talk) -> tuple[Round, ...]:
-    return tuple(one for one in talk.rounds if not one.pending)
+    return tuple(one for one in talk.rounds if not one.is_open)
 
 
 class Placed(Struct, frozen=True):
@@ -264,10 +281,13 @@ def _checked(text: str) -> str:
     return text
 
 
-def _refuse_sent(comment: Comment) -> None:
-    if comment.round:
+def _refuse_sent(talk: Talk, comment: Comment) -> None:
+    """Refuse unless the comment is a draft that is not being sent: the agent would get another text than the user sees."""
+    is_pending = talk.open_round is not None and comment.id in talk.open_round.pending
+    if comment.round or is_pending:
+        how = f"was sent in round {comment.round}" if comment.round else "is being sent"
         raise Refused(
-            f"cannot change comment {comment.id}: it was sent in round {comment.round}",
+            f"cannot change comment {comment.id}: it {how}",
             hint="Add a new comment instead.",
         )
 
