@@ -24,11 +24,6 @@ def state(pid: int) -> tuple[str, str] | None:
         return None
 
 
-def began_unix(pid: int) -> float | None:
-    found = state(pid)
-    return None if found is None or found[0] == "Z" else float(found[1])
-
-
 def environ(pid: int) -> list[bytes] | None:
     """The environment of a process; None if it has ended, empty if it is not ours."""
     try:

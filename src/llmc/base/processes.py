@@ -156,15 +156,6 @@ def waits_for_a_turn(pid: int) -> bool:
     return found is not None and found[0] in "RTtD"
 
 
-def began_unix(pid: int) -> float | None:
-    """When a process started; None if it is not running or a zombie."""
-    if PORTABLE:
-        return portable.began_unix(pid)
-    ticks = start_of(pid)
-    booted = [line.split()[1] for line in _read("/proc/stat").splitlines() if line.startswith(b"btime ")]
-    return int(booted[0]) + int(ticks) / os.sysconf("SC_CLK_TCK") if ticks and booted else None
-
-
 def terminate(process: Process | None, *, grace_s: float) -> None:
     """SIGTERM, then SIGKILL if it is still running after the grace period."""
     end_all([process] if process is not None else [], grace_s=grace_s)

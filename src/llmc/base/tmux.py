@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from llmc.base import proc, processes
 from llmc.base.clock import monotonic
-from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
 from llmc.base.text import pattern
@@ -159,7 +159,17 @@ class Tmux(Struct, frozen=True):
         One tmux call, so that marks and options are set before the program can exit.
         """
         for _ in range(_TRIES):
-            done = self._launch(session, cwd, argv, died_argv, instance, worker)
+            try:
+                done = self._launch(session, cwd, argv, died_argv, instance, worker)
+            except ToolFailed as error:
+                if error.returncode is not None or not instance:
+                    raise
+                # tmux did not answer in time, but may have done it.
+                found = self.agent(worker, session, PaneId(""), instance, now=True)
+                if not isinstance(found, Pane):
+                    raise
+                self._follow_people(session, found.id, found.pid)
+                return found.id
             if done.ok or not _TRY_AGAIN.search(done.stderr):
                 break
         self._panes.clear()
@@ -200,16 +210,20 @@ class Tmux(Struct, frozen=True):
         )
 
     def _follow_people(self, session: SessionName, pane_id: PaneId, pid: int) -> None:
-        """Make the agent's window follow the size of an attached terminal, and return to the default without one."""
+        """Make the agent's window follow the size of an attached terminal, and return to the default without one.
+
+        The agent runs without it: a tmux that does not answer in time is no reason to give up its launch.
+        """
         alone = f"#{{&&:{_runs(pid)},#{{?session_attached,0,1}}}}"
         attached = f"if-shell -F -t {pane_id} '{_runs(pid)}' 'set-option -w -t {pane_id} window-size latest'"
         detached = f"if-shell -F -t {pane_id} '{alone}' 'resize-window -t {pane_id} -x {WIDTH} -y {HEIGHT}'"
-        self.run(
-            *["set-hook", "-gu", "client-attached", ";", "set-hook", "-gu", "client-detached", ";"],
-            *["set-hook", "-t", exact(session), "client-attached", attached, ";"],
-            *["set-hook", "-t", exact(session), "client-detached", detached],
-            check=False,
-        )
+        with contextlib.suppress(ToolFailed):
+            self.run(
+                *["set-hook", "-gu", "client-attached", ";", "set-hook", "-gu", "client-detached", ";"],
+                *["set-hook", "-t", exact(session), "client-attached", attached, ";"],
+                *["set-hook", "-t", exact(session), "client-detached", detached],
+                check=False,
+            )
 
     def adopt(self, pane: Pane, died_argv: Sequence[str], *, instance: str, worker: str) -> None:
         """Mark a pane that was launched without marks; replaces its session-wide hook."""
@@ -271,6 +285,8 @@ class Tmux(Struct, frozen=True):
 
     def capture_all(self, panes: Sequence[Pane]) -> dict[PaneId, str]:
         """The text of several panes with styles, in one call; a pane that is gone by now, and those after it, are missing."""
+        if not panes:
+            return {}  # tmux without a command would make a session
         mark = os.urandom(16).hex()
         ends = ["display-message", "-p", mark]
         commands = [["capture-pane", "-p", "-e", "-t", pane.id, ";", *ends] for pane in panes]
@@ -280,16 +296,15 @@ class Tmux(Struct, frozen=True):
     def size(self, pane: Pane) -> tuple[int, int]:
         """Columns and lines of a pane's window, with the status line."""
         where = "#{window_width} #{window_height}"
-        columns, lines = self.run("display-message", "-p", "-t", pane.id, where).stdout.split()
-        return int(columns), int(lines) + 1
+        columns, lines = _two_numbers(pane, self.run("display-message", "-p", "-t", pane.id, where).stdout)
+        return columns, lines + 1
 
     def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
         """The pane's text with styles, and its cursor position at the same moment."""
         where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]
         shown = self.run("capture-pane", "-p", "-e", "-t", pane.id, ";", *where).stdout
         text, _, cursor = shown.rstrip("\n").rpartition("\n")
-        column, row = cursor.split()
-        return text, (int(column), int(row))
+        return text, _two_numbers(pane, cursor)
 
 
 def exact(session: SessionName) -> str:
@@ -310,6 +325,15 @@ def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> l
         *["set-option", "-F", *here, PROCESS, "#{pane_pid}", ";"],
         *["set-hook", *here, "pane-died", died, ";"],
     ]
+
+
+def _two_numbers(pane: Pane, answer: str) -> tuple[int, int]:
+    """What tmux says about a pane; for a missing one, it prints a blank and exits with 0."""
+    words = answer.split()
+    if len(words) != 2:
+        who = pane.worker or pane.session
+        raise Refused(f"{who}'s agent is not running", hint="Run `llmc status` to see how to start it.")
+    return int(words[0]), int(words[1])
 
 
 def _runs(pid: int) -> str:

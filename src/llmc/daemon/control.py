@@ -65,13 +65,23 @@ def start_detached(project: Project, arguments: list[str]) -> Registration:
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
     process, begin = spawn(project, argv, os.environ)
     hint = f"Read the daemon's output in {project.root.logs / OUTPUT}, fix the cause, then run the command again."
-    wait_until(
-        lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
-    )
+
+    def is_known() -> bool:
+        return process.poll() is not None or _own(project, process.pid) is not None
+
+    def is_ready() -> bool:
+        record = _own(project, process.pid)
+        return process.poll() is not None or (record is not None and record.ready)
+
+    if wait_until(is_known, READY_LIMIT_S, interval_s=0.02):
+        # From here it works or exits; with a repo.setup, new workers may take much longer.
+        wait_until(is_ready, float("inf"), interval_s=0.02)
     if process.poll() is not None:
-        raise LlmcError(f"the daemon exited immediately: {last_line(said(project, begin))}", hint=hint)
-    record = live_registration(project)
-    if record is None or record.pid != process.pid:
+        raise LlmcError(
+            f"the daemon exited before its workers were ready: {last_line(said(project, begin))}", hint=hint
+        )
+    record = _own(project, process.pid)
+    if record is None:
         raise LlmcError(f"the daemon did not start within {READY_LIMIT_S:g} s", hint=hint)
     return record
 
@@ -202,6 +212,7 @@ def _is_at_it(project: Project, daemon: Process) -> bool:
     return daemon.is_alive and project.daemon_runs()
 
 
-def _is_ready(project: Project, pid: int) -> bool:
+def _own(project: Project, pid: int) -> Registration | None:
+    """The registration of the daemon with this pid, once it has one."""
     record = live_registration(project)
-    return record is not None and record.pid == pid and record.ready
+    return record if record is not None and record.pid == pid else None

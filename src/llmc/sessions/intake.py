@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from llmc.agents import kinds
 from llmc.agents.agent_events import PANE_DIED, AgentEvent, What
 from llmc.agents.kinds import reader_of
 from llmc.base import processes
+from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, private_dir, read_text
 from llmc.base.given import written_out
-from llmc.base.names import TaskKey
+from llmc.base.names import ClaudeSessionId, TaskKey
 from llmc.base.panes import Pane
 from llmc.base.text import counted
 from llmc.base.tmux import Unknown
@@ -42,13 +44,28 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
         record = project.store.worker(name)
         waiting = kinds.waiting(project.root, name, record.agent)
         fresh = [event for event in waiting if event.id not in record.applied_events]
-        if fresh:
-            record = _apply(project, record, fresh, [event.id for event in waiting])
+        facts = _observe(project, record, fresh)
+        later = _for_later(record, fresh, facts)
+        now = [event for event in fresh if event.id not in later]
+        done = [event.id for event in waiting if event.id not in later]
+        if now:
+            record = _apply(project, record, now, facts, done)
         with fault_step("intake.forget"):
-            inbox.forget(project.root, name, [event.id for event in waiting])
-        if not fresh:
+            inbox.forget(project.root, name, done)
+        if later or not fresh:
             break
     return _of_contained(project, record) if record.contained else record
+
+
+def _for_later(
+    record: WorkerRecord, fresh: Sequence[AgentEvent | Malformed], facts: decide.Facts
+) -> set[str]:
+    """The events to leave in the inbox: the first that waits for git, and, to keep the order, those after it."""
+    now = now_unix()
+    for at, event in enumerate(fresh):
+        if isinstance(event, AgentEvent) and decide.waits_for_git(record, event, facts, now):
+            return {later.id for later in fresh[at:]}
+    return set()
 
 
 def _of_contained(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -88,14 +105,33 @@ def _forged_key(name: str) -> str:
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
     """Apply the exit of a dead pane that was seen before its hook; the hook itself then counts as stale."""
-    seen = AgentEvent(
-        id=f"{time.time_ns()}-0.json",
-        worker=record.name,
-        instance=record.instance,
-        what=What.EXITED,
-        name=PANE_DIED,
-    )
-    return _apply(project, record, [seen], list(record.applied_events))
+    seen = _seen(record, What.EXITED, PANE_DIED)
+    facts = _observe(project, record, [seen])
+    return _apply(project, record, [seen], facts, list(record.applied_events))
+
+
+def apply_start(project: Project, record: WorkerRecord, session: ClaudeSessionId | None) -> WorkerRecord:
+    """Apply a start that only the client's status file shows; changes nothing while git cannot be read.
+
+    A contained agent could name any conversation there, so its own is known from its next hook.
+    """
+    reader, found = reader_of(record.agent), None
+    if session and not record.contained:
+        found = reader.find_transcript(Path(record.config_dir), session, record.worktree_path)
+    seen = _seen(record, What.SESSION_STARTED, reader.hook_names[What.SESSION_STARTED])
+    if found is not None:
+        source = "resume" if session == record.claude_session_id else "startup"
+        seen = replace(seen, session=session, transcript=str(found.path), source=source)
+    facts = _observe(project, record, [seen])
+    if facts.git is None:
+        return record
+    return _apply(project, record, [seen], facts, list(record.applied_events))
+
+
+def _seen(record: WorkerRecord, what: What, name: str) -> AgentEvent:
+    """An event of the current launch that llmc saw itself."""
+    event_id = f"{time.time_ns()}-0.json"
+    return AgentEvent(id=event_id, worker=record.name, instance=record.instance, what=what, name=name)
 
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
@@ -149,9 +185,13 @@ def _marked(worktree: Path, record: WorkerRecord) -> tuple[str, ...]:
 
 
 def _apply(
-    project: Project, record: WorkerRecord, fresh: list[AgentEvent | Malformed], waiting: list[str]
+    project: Project,
+    record: WorkerRecord,
+    fresh: Sequence[AgentEvent | Malformed],
+    facts: decide.Facts,
+    applied: list[str],
 ) -> WorkerRecord:
-    facts = _observe(project, record, fresh)
+    """Apply these events in one transaction; `applied`: all ids in the inbox that are applied with it."""
     made = _tasks_made(project, record, fresh)
     told = _messages(record, fresh)
     name = record.name
@@ -177,7 +217,7 @@ def _apply(
                 tx.move(name, verdict.change)
         if more := ignored.pop("", 0):
             tx.emit(IGNORED, worker=name, why=f"{more} more events")
-        after = tx.update(name, applied_events=tuple(waiting))
+        after = tx.update(name, applied_events=tuple(applied))
     if after.status is Status.OFFLINE and after.reason == "crashed" != record.reason:
         keep_last_words(project, after)
     return after
@@ -191,7 +231,7 @@ def _is_told(ignored: "Counter[str]", why: str) -> bool:
 
 
 def _tasks_made(
-    project: Project, record: WorkerRecord, fresh: list[AgentEvent | Malformed]
+    project: Project, record: WorkerRecord, fresh: Sequence[AgentEvent | Malformed]
 ) -> dict[str, tuple[TaskKey, str, str]]:
     made = any(isinstance(event, AgentEvent) and event.what is What.TASK_MADE for event in fresh)
     if not made or not record.shares_the_list:
@@ -201,7 +241,7 @@ def _tasks_made(
     return worker_tasks.mark(project, record, fresh)
 
 
-def _messages(record: WorkerRecord, fresh: list[AgentEvent | Malformed]) -> dict[str, dict[str, Any]]:
+def _messages(record: WorkerRecord, fresh: Sequence[AgentEvent | Malformed]) -> dict[str, dict[str, Any]]:
     """By event: a contained agent's report with the message it was made in, which `llmc report` adds for others."""
     reports = [
         event
@@ -223,7 +263,9 @@ def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -
         tx.emit("task_proposed", worker=name, **task.fields(), subject=subject)
 
 
-def _observe(project: Project, record: WorkerRecord, events: list[AgentEvent | Malformed]) -> decide.Facts:
+def _observe(
+    project: Project, record: WorkerRecord, events: Sequence[AgentEvent | Malformed]
+) -> decide.Facts:
     live = [e for e in events if isinstance(e, AgentEvent) and e.instance == record.instance]
     facts = git_facts(project, record) if any(decide.wants_git(e) for e in live) else None
     pane = project.pane(record) if any(e.what is What.EXITED for e in live) else None
@@ -242,6 +284,5 @@ def keep_last_words(project: Project, record: WorkerRecord) -> None:
         screen = f"(cannot read the screen: {error.message})"
     log = project.root.log(record.name)
     private_dir(log.parent)
-    append_line(
-        log, f"--- {record.name}: {record.error_reason}; last lines of its screen:\n{screen}".encode()
-    )
+    text = f"--- {record.name}: {record.error_reason}; last lines of its screen:\n{screen}"
+    append_line(log, text.encode(errors="surrogateescape"))

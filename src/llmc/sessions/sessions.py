@@ -61,10 +61,17 @@ def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
     pane = answered(project.pane(record), name, hint=f"Run `{project.start_command(record)}`.")
-    if isinstance(pane, Pane) and not pane.dead and record.instance:
+    runs = isinstance(pane, Pane) and not pane.dead and bool(record.instance)
+    if isinstance(pane, Pane) and runs and not _is_stuck(record, pane):
         adopt(project, record, pane)
         return
     _launch(project, record, index=sorted(project.store.read().workers).index(record.name))
+
+
+def _is_stuck(record: WorkerRecord, pane: Pane) -> bool:
+    """Whether an agent has failed to become ready before and reports nothing: only another launch can help."""
+    has_failed = record.status is Status.OFFLINE and bool(record.error_reason)
+    return has_failed and not is_taken(record, pane) and status_of(record, pane) is ClientStatus.UNKNOWN
 
 
 def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
@@ -96,7 +103,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         environment |= {**home.environment, **network.environment(reached)}
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
-        _record_failure(project, record, problem, untrusted=True)
+        record_failure(project, record.name, problem, untrusted=True)
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
@@ -172,8 +179,8 @@ def _tell_uncontained(project: Project, tx: Transaction, record: WorkerRecord, *
         return
     from llmc.sandbox import probe  # most agents are not contained
 
-    problem = probe.problem()
-    assert problem is not None
+    if (problem := probe.problem()) is None:
+        return  # fixed a moment ago
     about = {"kind": "uncontained", "severity": "notice", "who": record.name}
     tx.raise_item(key, text=f"its agent is not contained: {problem.text}", next="llmc doctor", **about)
 
@@ -233,28 +240,32 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     Watches the agent's process too: tmux sometimes misses the exit of a program, and then no event reports it.
     """
     record = project.store.worker(name)
-    instance = record.instance
-    if record.status is Status.OFFLINE and instance:
+    if record.status is Status.OFFLINE and record.instance:
         pane = project.pane(record)
 
         def has_ended() -> bool:
+            nonlocal pane
+            if isinstance(pane, Unknown):
+                pane = project.pane(record)
             return pane is None or (isinstance(pane, Pane) and not processes.is_alive(pane.pid))
 
         def has_told() -> bool:
-            events = kinds.waiting(project.root, name, record.agent)
-            return any(
-                isinstance(e, AgentEvent)
-                and e.instance == instance
-                and e.what in (What.SESSION_STARTED, What.EXITED)
-                for e in events
+            return _is_start_told(project, record) or (
+                isinstance(pane, Pane) and _has_started_unheard(record, pane)
             )
 
-        if not processes.wait_until(lambda: has_told() or has_ended(), timeout_s):
+        def is_up() -> bool:
+            return has_told() and _look(project, name).status is not Status.OFFLINE
+
+        if not processes.wait_until(lambda: is_up() or has_ended(), timeout_s):
             problem = (
-                f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
+                f"the agent is running, but git cannot read its worktree. Run `llmc doctor`, "
+                f"then run `{project.start_command(record)}`"
+                if has_told()
+                else f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
                 f"for a dialog or a login prompt, then run `{project.start_command(record)}`"
             )
-            _record_failure(project, record, problem)
+            record_failure(project, name, problem)
             return problem
         if isinstance(pane, Pane):
             _after_its_end(project, record, pane)
@@ -264,9 +275,37 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     if not after.error_reason:
         said = _why_it_exited(project, after)
         problem = "the agent exited immediately" + (f": {said}" if said else f"; see `llmc peek {name}`")
-        _record_failure(project, after, problem)
+        record_failure(project, name, problem)
         return problem
     return after.error_reason
+
+
+def _is_start_told(project: Project, record: WorkerRecord) -> bool:
+    """Whether a hook about the agent's start is in the inbox."""
+    events = kinds.waiting(project.root, record.name, record.agent)
+    ours = (e for e in events if isinstance(e, AgentEvent) and e.instance == record.instance)
+    return any(event.what is What.SESSION_STARTED for event in ours)
+
+
+def _look(project: Project, name: str) -> WorkerRecord:
+    return notice_start(project, intake.apply_pending(project, name))
+
+
+def notice_start(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """The record, after a start that no hook reported. The caller holds the lock and has applied the inbox."""
+    if record.status is not Status.OFFLINE or not record.instance:
+        return record
+    pane = project.pane(record)
+    if not isinstance(pane, Pane) or pane.dead or not _has_started_unheard(record, pane):
+        return record
+    return intake.apply_start(project, record, state_of(record, pane.pid).session)
+
+
+def _has_started_unheard(record: WorkerRecord, pane: Pane) -> bool:
+    """Whether the client reports that it is at its prompt, for longer than its hook takes."""
+    said = state_of(record, pane.pid)
+    is_idle = said.status in (ClientStatus.IDLE, ClientStatus.SHELL)
+    return decide.has_started_unheard(record, is_idle, age_s(said.since_unix, now_unix()))
 
 
 def _why_it_exited(project: Project, record: WorkerRecord) -> str:
@@ -375,7 +414,7 @@ def open_question(record: WorkerRecord, said: ClientState) -> Asked | None:
 
 def reconcile(project: Project, name: str) -> None:
     """Compare a worker's record with tmux: without its pane it is offline. Unknown changes nothing."""
-    record = intake.apply_pending(project, name)
+    record = _look(project, name)
     pane = project.pane(record)
     if isinstance(pane, Unknown) or not record.status.is_live:
         return
@@ -527,10 +566,12 @@ def _hook_argv(project: Project, name: str) -> list[str]:
     return [sys.executable, "-I", "-S", hook_client.__file__, str(inbox_dir), str(socket_path)]
 
 
-def _record_failure(project: Project, record: WorkerRecord, problem: str, *, untrusted: bool = False) -> None:
+def record_failure(project: Project, name: str, problem: str, *, untrusted: bool = False) -> None:
+    """Record why an agent did not start, unless its worker is live: its own reason, or question, is in that field."""
     with project.store.transaction() as tx:
-        since = {"since_unix": tx.now} if tx.worker(record.name).status is Status.OFFLINE else {}
-        tx.update(record.name, error_reason=problem, cause=Cause.CONFIG, **since)
+        record = tx.worker(name)
+        if record.status is Status.OFFLINE:
+            tx.update(name, error_reason=problem, cause=Cause.CONFIG, since_unix=tx.now)
         if not untrusted:
             return
         again = f"llmc init --trust && {project.start_command(record)}"

@@ -26,7 +26,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
 
     While the user has the worker, it only applies pending events.
     """
-    record = intake.apply_pending(project, name)
+    record = sessions.notice_start(project, intake.apply_pending(project, name))
     if is_person_there(project, record):
         return record
     record = rebase.resolved_by_hand(project, record)

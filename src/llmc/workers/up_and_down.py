@@ -24,9 +24,8 @@ def bring_up(project: Project, name: str) -> str | None:
         said = explain(error, "cannot start") if isinstance(error, OSError) else error
         # The caller prints the worker's name before each of these.
         problem = f"{said.message.removeprefix(f'{name}: ')}. {said.hint}".rstrip(". ") + "."
-        # The disk may be full.
-        with contextlib.suppress(*TROUBLE), project.store.transaction() as tx:
-            tx.update(name, error_reason=problem)
+        with contextlib.suppress(*TROUBLE):  # the disk may be full
+            sessions.record_failure(project, name, problem)
         return problem
 
 

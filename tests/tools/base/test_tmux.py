@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from llmc.base import proc
-from llmc.base.errors import ToolFailed
+from llmc.base.errors import Refused, ToolFailed
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux, Unknown, exact
@@ -167,6 +167,56 @@ def test_a_kill_that_fails_is_said(tmux: Tmux, fake: Callable[[str], None]) -> N
     fake("echo 'something else' >&2; exit 1")
     with pytest.raises(ToolFailed, match="something else"):
         tmux.kill_session(ONE)
+
+
+@pytest.mark.parametrize("late", ["client-attached", "new-session"])
+def test_a_launch_that_tmux_confirms_too_late_is_a_launch(
+    tmux: Tmux, fake: Callable[[str], None], late: str
+) -> None:
+    """Break: give up a launch at any timeout: its agent runs, and its worker is said not to have started."""
+    real = shutil.which("tmux")
+    fake(f'case "$*" in *{late}*) {real} "$@"; exec sleep 300;; *) exec {real} "$@";; esac')
+    run = Tmux.run
+
+    def impatient(self: Tmux, *args: str, **rest: Any) -> proc.Done:
+        return run(self, *args, **{**rest, "timeout_s": 2.0})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tmux, "run", impatient)
+        pane_id = start(tmux, ONE, "/", SLEEP)
+    assert pane_of(tmux, ONE).id == pane_id
+    assert not pane_of(tmux, ONE).dead
+
+
+def test_a_launch_that_tmux_did_not_do_has_failed(tmux: Tmux, fake: Callable[[str], None]) -> None:
+    """Break: take any timeout of tmux for a launch."""
+    real = shutil.which("tmux")
+    fake(f'case "$*" in *new-session*) exec sleep 300;; *) exec {real} "$@";; esac')
+    run = Tmux.run
+
+    def impatient(self: Tmux, *args: str, **rest: Any) -> proc.Done:
+        return run(self, *args, **{**rest, "timeout_s": 1.0})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tmux, "run", impatient)
+        with pytest.raises(ToolFailed, match="timed out"):
+            start(tmux, ONE, "/", SLEEP)
+
+
+def test_no_screens_need_no_server(tmux: Tmux, fake: Callable[[str], None], short_dir: Path) -> None:
+    """Break: run tmux without a command, which starts a server and asks for a session."""
+    fake(f"touch {short_dir}/asked")
+    assert tmux.capture_all([]) == {}
+    assert not (short_dir / "asked").exists()
+
+
+def test_the_size_of_a_pane_that_is_gone(tmux: Tmux) -> None:
+    """Break: read the blank that tmux 3.3a prints for a missing pane as two numbers."""
+    start(tmux, TEN, "/", SLEEP)
+    with pytest.raises(Refused, match="llmc-auto-1's agent is not running"):
+        tmux.size(gone(ONE))
+    with pytest.raises(ToolFailed, match="can't find pane"):
+        tmux.screen(gone(ONE))
 
 
 # Exact targets.

@@ -284,6 +284,32 @@ def test_a_worker_that_could_not_be_started_is_started_by_the_next_patrol(
     asyncio.run(scenario())
 
 
+def test_a_bug_in_the_start_of_a_worker_stops_no_other(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: catch only TROUBLE in `_start_worker`: the daemon shuts down, with every agent."""
+    for name in ("bob", "eve"):
+        setup.add_worker(project, name, Worker())
+
+    def bring_up(_: Project, name: str) -> None:
+        if name == "bob":
+            raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    async def scenario() -> None:
+        daemon = Daemon(project, Options())
+        daemon.loop = asyncio.get_running_loop()
+        daemon.rounds = main.Rounds(lambda: project, *[None] * 7)
+        monkeypatch.setattr(main, "bring_up", bring_up)
+        await asyncio.gather(*daemon._start_new(project.store.read().workers))
+        assert (list(daemon.lanes), list(daemon.seen)) == (["eve"], ["eve"])
+        await daemon.lanes["eve"].stop()
+        daemon.pool.shutdown()
+
+    asyncio.run(scenario())
+    item = project.store.read().attention["lane bob"]
+    assert (item.kind, item.severity, item.next) == ("bug", "blocked", "llmc logs daemon")
+
+
 def test_a_full_disk_does_not_silence_the_daemons_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: send everything to /dev/null after the first error."""
 

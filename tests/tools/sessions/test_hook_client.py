@@ -253,6 +253,31 @@ def test_it_is_on_disk_before_it_has_its_name(inbox: Path, monkeypatch: pytest.M
     assert files(inbox) == ["1-1.json"]
 
 
+#: a sender on a disk that does not answer, with a shorter limit
+ON_A_SLOW_DISK = """
+import posix, sys, time
+from llmc import hook_client
+hook_client.LIMIT_S = 1
+posix.fsync = lambda fd: time.sleep(300)
+hook_client.main()
+"""
+
+
+def test_a_slow_disk_loses_no_event(inbox: Path) -> None:
+    """Break: exit in the alarm whatever is written: a SessionStart is lost, and its worker stays offline."""
+    target = str(inbox.parent.parent / "wake.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(target)
+        sock.settimeout(30)
+        argv = [sys.executable, "-c", ON_A_SLOW_DISK, str(inbox), target]
+        done = subprocess.run(argv, input=b'{"hook_event_name":"Stop"}', capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        (event,) = events(inbox)
+        assert isinstance(event, HookEvent)
+        assert event.name == "Stop"
+        assert sock.recv(100) == b"adam"
+
+
 @pytest.fixture
 def daemon_socket(inbox: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:

@@ -29,8 +29,10 @@ from llmc.sessions.rules.decide import (
     arrived_step,
     by_hand,
     client_says,
+    has_started_unheard,
     judge,
     still_unresolved,
+    waits_for_git,
     wants_git,
 )
 from tests.support.records import worker
@@ -647,3 +649,42 @@ def test_a_report_is_not_longer_than_a_command_line() -> None:
     told = event(hook("Report", kind="x" * 1000, text="y" * 100_000))
     said = judge(worker(S.WORKING), told, Facts()).fields["report"]
     assert (len(said.kind), len(said.text)) == (100, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("status", "instance", "is_idle", "for_s", "started"),
+    [
+        (S.OFFLINE, "i1", True, 5.0, True),
+        (S.OFFLINE, "i1", True, 4.9, False),  # its hook may still come
+        (S.OFFLINE, "i1", False, 60.0, False),
+        (S.OFFLINE, "", True, 60.0, False),  # the pane is not its launch
+        (S.WORKING, "i1", True, 60.0, False),
+    ],
+)
+def test_a_start_that_no_hook_reported(
+    status: Status, instance: str, is_idle: bool, for_s: float, started: bool
+) -> None:
+    """Break: wait for the hook forever: a lost one leaves a running agent offline."""
+    record = worker(status, instance=instance)
+    assert has_started_unheard(record, is_idle, for_s) is started
+
+
+@pytest.mark.parametrize(
+    ("payload", "instance", "git", "age_s", "waits"),
+    [
+        (START, "i1", None, 0.0, True),
+        (STOP, "i1", None, 29.0, True),
+        (STOP, "i1", None, 30.0, False),  # it must not hold up the events after it for ever
+        (STOP, "i1", None, -3600.0, False),  # the clock was set back
+        (STOP, "i1", CLEAN, 0.0, False),
+        (PERSONS, "i1", None, 0.0, False),
+        (START, "older", None, 0.0, False),
+    ],
+)
+def test_an_event_that_git_must_explain_waits_for_git(
+    payload: dict[str, Any], instance: str, git: GitFacts | None, age_s: float, waits: bool
+) -> None:
+    """Break: judge it without git, which changes nothing and uses it up; or wait without a limit."""
+    record = worker(S.OFFLINE, instance="i1")
+    seen = event(payload, instance, at=1000)
+    assert waits_for_git(record, seen, Facts(git=git), 1000 + age_s) is waits

@@ -86,6 +86,10 @@ INTERRUPTED_AFTER_S = 5.0
 BUSY_AFTER_S = 1.0
 #: longer than the hook of a question takes to arrive
 DIALOG_AFTER_S = 3.0
+#: how long an agent must be idle before a start that no hook reported counts; a hook sender gives up sooner
+STARTED_AFTER_S = 5.0
+#: how long an event waits for git; then it is judged without git, so that it does not hold up the events after it
+GIT_PATIENCE_S = 30.0
 #: turns that may end with unresolved conflicts; the last of them is an error
 MAX_ROUNDS = 3
 
@@ -164,6 +168,12 @@ def wants_git(event: AgentEvent) -> bool:
     return event.what in _WANT_GIT and not event.from_subagent
 
 
+def waits_for_git(record: WorkerRecord, event: AgentEvent, facts: Facts, now: float) -> bool:
+    """Whether an event stays in the inbox for now, because git did not answer what it means."""
+    is_live = bool(record.instance) and event.instance == record.instance
+    return facts.git is None and is_live and wants_git(event) and 0 <= now - event.at_unix < GIT_PATIENCE_S
+
+
 def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     """Judge one event. Events of an earlier launch, or of none, are ignored."""
     if not event.instance or event.instance != record.instance:
@@ -215,6 +225,12 @@ def client_says(
     if is_busy and resting and for_s >= BUSY_AFTER_S:
         return step(Status.WORKING, TURN_GOES_ON)
     return None
+
+
+def has_started_unheard(record: WorkerRecord, is_idle: bool, for_s: float) -> bool:
+    """Whether the agent of a launch is ready although no hook said so: its SessionStart was lost."""
+    launched = record.status is Status.OFFLINE and bool(record.instance)
+    return launched and is_idle and for_s >= STARTED_AFTER_S
 
 
 def rest(record: WorkerRecord, git: GitFacts) -> Step:
