@@ -82,6 +82,28 @@ def test_a_plan_that_is_imported_again_adds_only_what_is_new(listed: Fleet) -> N
     assert json.loads((files(listed) / "6.json").read_text())["blockedBy"] == ["5"]
 
 
+def test_a_list_of_files_that_is_imported_only_in_part(listed: Fleet) -> None:
+    """Break: exit with 0; a script would believe that all tasks are there."""
+    mine = listed.dir / "mine"
+    mine.mkdir()
+    good = {
+        "id": "1",
+        "subject": "One",
+        "description": "",
+        "status": "pending",
+        "blocks": [],
+        "blockedBy": [],
+    }
+    (mine / "1.json").write_text(json.dumps(good))
+    (mine / "2.json").write_text(json.dumps({**good, "id": "2", "subject": "Two", "blockedBy": ["3"]}))
+    done = listed.llmc("tasks", "import", "--from-files", str(mine), "--json", code=1)
+    assert done.json == [{"id": "1", "subject": "One"}]
+    assert done.err == "warning: not imported: task 2 depends on tasks that were not imported: 3\n"
+    (mine / "3.json").write_text(json.dumps({**good, "id": "3", "subject": "Three"}))
+    done = listed.llmc("tasks", "import", "--from-files", str(mine))
+    assert (done.out, done.err) == ("added 2: Three\nadded 3: Two\n", "")
+
+
 @pytest.mark.req("4-011")
 def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     """Break: create before the links are checked."""

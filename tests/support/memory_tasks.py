@@ -108,9 +108,8 @@ class MemoryTasks(TaskSource):
             number = self._highest[self._name] = self._highest.get(self._name, 0) + 1
             task = replace(new, id=TaskId(str(number)))
             self.put(self.key(task.id), task)
-            given = {
-                name: value for name, value in (("dispatch", task.dispatch), ("part", task.part)) if value
-            }
+            about = (("dispatch", task.dispatch), ("part", task.part), ("key", task.pool_key))
+            given = {name: value for name, value in about if value}
             self.write("created", Claim("", self.key(task.id), ""), by=by, **given)
             return task
 

@@ -17,6 +17,7 @@ from llmc.records.task import PRIORITIES as PRIORITIES
 from llmc.records.task import Task as Task
 from llmc.repo.project import Project
 from llmc.tasks import list_files, task_list, task_orders
+from llmc.tasks.list_files import Taken as Taken
 from llmc.tasks.rules import graph
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import typed
@@ -147,13 +148,13 @@ def add(project: Project, subject: str, file: Path | None, options: Mapping[str,
     return task_list.add(source_of(project), task_list.with_options(written, options))
 
 
-def import_list(project: Project, directory: Path) -> list[Task]:
-    """Add the open tasks of a directory of task files that are not in the list yet."""
+def import_list(project: Project, directory: Path) -> Taken:
+    """Add the open tasks of a directory of task files that are not in the list yet; says which were left out."""
     return list_files.take_in(source_of(project), directory)
 
 
-def follow_files(project: Project, directory: Path) -> Iterator[list[Task]]:
-    """Like `import_list`, but goes on as files appear, until the user stops it; yields what was added."""
+def follow_files(project: Project, directory: Path) -> Iterator[Taken]:
+    """Like `import_list`, but goes on as files appear, until the user stops it; yields what each round added."""
     return list_files.follow(source_of(project), directory)
 
 

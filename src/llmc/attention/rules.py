@@ -201,7 +201,7 @@ def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:
     if row["held"]:
         return False
     accepting = bool(row["accept_step"]) and (seen.acting or facts.running)
-    return accepting or (bool(row["auto"]) and facts.auto_runs and not seen.dialog)
+    return accepting or (bool(row["auto"]) and facts.drives(row["name"]) and not seen.dialog)
 
 
 def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:

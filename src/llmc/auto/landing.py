@@ -116,8 +116,8 @@ def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset |
     return True
 
 
-def release(run: Run, project: Project, name: str) -> None:
-    """Release a worker's task because the daemon stops, and pin its unfinished work; its files stay."""
+def release(run: Run, project: Project, name: str, reason: str = "the daemon was stopped") -> None:
+    """Release a worker's task because nothing drives the worker, and pin its unfinished work; its files stay."""
     record = project.store.worker(name)
     if record.assignment is None:
         return
@@ -128,14 +128,14 @@ def release(run: Run, project: Project, name: str) -> None:
         return
     task = record.assignment
     handover.hand_over(project, run.queue.source, record)
-    run.queue.source.release(claim_of(record.name, task), "the daemon was stopped")
+    run.queue.source.release(claim_of(record.name, task), reason)
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
         tx.update(name, assignment=None, accept=None)
         tx.emit(
             "task_released",
             worker=name,
-            reason="the daemon was stopped",
+            reason=reason,
             **task.task.fields(),
             cause="",
             ref=ref,
@@ -287,6 +287,8 @@ def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None
 
 def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
     with project.store.transaction() as tx:
+        if not waiting.source_is_due(tx.state.auto, tx.now):
+            return False  # another worker met the same obstacle at the same moment
         wait = waiting.dirty(tx.state.auto, project.config.auto.dirty_backoff_secs)
         if not wait.over:
             tx.update_auto(

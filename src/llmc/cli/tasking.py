@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.api import tasks as service
 from llmc.api.roots import Project, open_project
-from llmc.api.tasks import PRIORITIES, Overview, Task, TaskBoard
+from llmc.api.tasks import PRIORITIES, Overview, Taken, Task, TaskBoard
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.names import TaskId
 from llmc.base.text import cells, counted, padded, printable, wrap
@@ -28,6 +28,7 @@ from llmc.cli.output import (
     say,
     say_lines,
     say_or_json,
+    warn,
 )
 
 #: the reason of a waiting task: maximum lines and minimum width
@@ -229,7 +230,7 @@ def import_(
     watch: bool,
     again: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Import tasks from Markdown files or task files
 
     If a Markdown file is invalid, imports nothing. From a directory, imports all *.md files. `after: NAME`
@@ -251,10 +252,10 @@ def import_(
             "--again cannot be used with --from-files", hint="Run: llmc tasks import --again plan/"
         )
     if from_files and watch:
-        for added in service.follow_files(project, from_files):
-            _say_imported(added, as_json)
+        for found in service.follow_files(project, from_files):
+            _say_taken(found, as_json)
     elif from_files:
-        _say_imported(service.import_list(project, from_files), as_json)
+        return _say_taken(service.import_list(project, from_files), as_json)
     else:
         done = service.import_files(project, paths, again=again)
         _say_imported(done.added, as_json)
@@ -262,6 +263,14 @@ def import_(
             for task in done.earlier:
                 say(f"already imported as {task.id}: {task.subject}")
             say("to import them again, add --again")
+    return Exit.DONE
+
+
+def _say_taken(found: Taken, as_json: bool) -> int:
+    _say_imported(found.added, as_json)
+    for text in found.left_out:
+        warn(f"not imported: {text}")
+    return Exit.FAILED if found.left_out else Exit.DONE
 
 
 def _say_imported(made: list[Task], as_json: bool) -> None:

@@ -6,7 +6,7 @@ import logging
 import math
 import shlex
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -23,7 +23,7 @@ from llmc.auto.rules import waiting
 from llmc.auto.rules.steps import is_free, waits_for_answer
 from llmc.auto.usage import Spending
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import TROUBLE, ConfigError, LlmcError
+from llmc.base.errors import TROUBLE, ConfigError, LlmcError, LockTimeout, Unreachable
 from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
@@ -46,6 +46,7 @@ from llmc.tasks import pool_command, queue
 from llmc.tasks.queue import Queue
 from llmc.tasks.source import Watching
 from llmc.workers.rules import Clock
+from llmc.workers.up_and_down import take_down
 
 if TYPE_CHECKING:
     from llmc.daemon.node import Node
@@ -86,8 +87,8 @@ class TaskPool(Struct):
                     self._say(f"the task pool command added task {task.id}: {task.subject[:60]}")
         except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
-        except ShuttingDown:
-            pass
+        except (ShuttingDown, LockTimeout, Unreachable):
+            self._taken_up = False  # the next turn tries again, first with the answer that may be saved
         except (DiskFull, OSError) as error:
             self._fail(HardFailure(Cause.DISK, f"cannot store the task from the task pool command: {error}"))
         except LlmcError as error:
@@ -227,6 +228,17 @@ class AutoMode:
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
         attend.settle(self._run, project)
+        self._release_others()
+
+    def _release_others(self) -> None:
+        """Release the tasks of auto workers that only an earlier run had, and stop their agents, except the user's."""
+        workers = self._project.store.read().workers
+        others = {name for name in not_ours(workers, self) if workers[name].assignment is not None}
+        self._release(others, "auto mode runs without this worker")
+        for name in others:
+            record = self._project.store.worker(name)
+            if record.assignment is None and not persons.is_person_there(self._project, record):
+                take_down(self._project, name)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
@@ -534,17 +546,20 @@ class AutoMode:
             self._stop_watching(self._loop)
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        for name in (name for name in self.workers if name not in stuck):
-            try:
-                with self._project.worker_lock(name, timeout_s=20):
-                    landing.release(self._run, self._project, name)
-                    persons.left(self._project, self._project.store.worker(name))
-            except TROUBLE as error:
-                self._log.info(str(error), extra={"action": "release_failed", "worker": name})
+        self._release(name for name in self.workers if name not in stuck)
         with contextlib.suppress(*TROUBLE):
             raising.sync(self._project, (attend.UNSETTLED,), {})  # the next start tries again
         if self._node is not None:
             self._node.stop()
+
+    def _release(self, names: Iterable[str], *reason: str) -> None:
+        for name in names:
+            try:
+                with self._project.worker_lock(name, timeout_s=20):
+                    landing.release(self._run, self._project, name, *reason)
+                    persons.left(self._project, self._project.store.worker(name))
+            except TROUBLE as error:
+                self._log.info(str(error), extra={"action": "release_failed", "worker": name})
 
     def tell_failure(self) -> None:
         """Notify about the failure directly: the disk may be full, or the state broken. A known incident is not sent twice."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,6 +77,8 @@ class Daemon:
         #: when the worker of a lane was added: it may have been replaced by one of the same name
         self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
+        #: workers that are or were being started
+        self.starts: WeakSet[asyncio.Future[None]] = WeakSet()
         self.looked_at_trash: float | None = None
         self.patrolling: asyncio.Future[None] | None = None
         self.notices: Notices | None = None
@@ -203,13 +206,14 @@ class Daemon:
         self._listen(sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
         try:
-            await asyncio.gather(*self._start_new(self.project.store.read().workers))
-            self._register(ready=True)
-            say("ready; press Ctrl-C to stop the agents and the daemon")
-            if self.auto is not None:
-                self.auto.begin(loop, self.instance_id)
-            self.goals.update(self.project)
-            await self._serve()
+            await self._start_all()
+            if not self.told_to_stop.is_set():
+                self._register(ready=True)
+                say("ready; press Ctrl-C to stop the agents and the daemon")
+                if self.auto is not None:
+                    self.auto.begin(loop, self.instance_id)
+                self.goals.update(self.project)
+                await self._serve()
         finally:
             loop.remove_reader(sock)
             if self.paused is not None:
@@ -220,6 +224,17 @@ class Daemon:
                 sock.close()
                 socket_path.unlink(missing_ok=True)
                 self.project.root.daemon.unlink(missing_ok=True)
+
+    async def _start_all(self) -> None:
+        """Start all workers; returns early if told to stop."""
+        left = set(self._start_new(self.project.store.read().workers))
+        told: asyncio.Future[Any] = asyncio.ensure_future(self.told_to_stop.wait())
+        while left and not self.told_to_stop.is_set():
+            done, _ = await asyncio.wait({*left, told}, return_when=asyncio.FIRST_COMPLETED)
+            for start in left & done:
+                start.result()  # a bug in it ends the daemon
+            left -= done
+        told.cancel()
 
     async def _serve(self) -> None:
         patrolled = monotonic()
@@ -317,7 +332,9 @@ class Daemon:
         new = [name for name in known if name not in others]
         # Its first hook must not look like that of a new worker.
         self.seen |= dict.fromkeys(new, Status.OFFLINE)
-        return [self._in_background(self._start_worker(name, index)) for index, name in enumerate(new)]
+        starts = [self._in_background(self._start_worker(name, index)) for index, name in enumerate(new)]
+        self.starts.update(starts)
+        return starts
 
     async def _start_worker(self, name: WorkerName, index: int) -> None:
         await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
@@ -325,8 +342,15 @@ class Daemon:
             await self._open_lane(name)
         except TROUBLE as error:
             self.log.info(f"{name}: {error}", extra={"action": "start_failed", "worker": name})
-            if name not in self.lanes:
-                self.seen.pop(name, None)  # so that the next patrol starts it
+        except Exception as error:  # one worker must not stop the others
+            self.log.exception(
+                f"bug in the start of {name}",
+                extra={"action": "start_failed", "worker": name, "cause": "bug"},
+            )
+            with contextlib.suppress(Exception):
+                self.rounds.tell_trouble(name, error)
+        if name not in self.lanes:
+            self.seen.pop(name, None)  # so that the next patrol starts it
 
     async def _open_lane(self, name: WorkerName) -> None:
         line = await self.loop.run_in_executor(self.pool, self._bring_up, name)
@@ -422,8 +446,9 @@ class Daemon:
         say("another daemon is taking over; the agents keep running" if self.handing_over else "stopping ...")
         self.stopping.set()
         self.goals.stop()
-        if self.patrolling is not None:
-            self.patrolling.cancel()
+        for unfinished in (*self.starts, self.patrolling):
+            if unfinished is not None:
+                unfinished.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         stuck = await self._drained()
         try:
@@ -477,7 +502,7 @@ class Daemon:
         deadline = monotonic() + DRAIN_S
         while clock.running(self.root_name) and monotonic() < deadline:
             await asyncio.sleep(0.02)
-        stuck = {name for name in self.lanes if lane_name(name) in clock.running(self.root_name)}
+        stuck = {name for name in self.seen if lane_name(name) in clock.running(self.root_name)}
         for name in stuck:
             text = f"{lane_name(name)} did not finish within {DRAIN_S:g} s"
             self.log.error(text, extra={"action": "stuck", "worker": name, "cause": "bug"})

@@ -95,6 +95,8 @@ class Books(Struct):
     completed: dict[str, set[TaskId]] = field(default_factory=dict)
     #: tasks whose files llmc wrote, for the user, a goal or the task pool
     created: set[TaskKey] = field(default_factory=set)
+    #: what tasks were made from, so that a later import knows them
+    keys: dict[TaskKey, str] = field(default_factory=dict)
     #: tasks made by workers' sessions
     made: dict[TaskKey, Made] = field(default_factory=dict)
     #: by worker: each has at most one
@@ -305,6 +307,8 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
             _name(books, list_name)
         case "created":
             books.created.add(task)
+            if row.get("key"):
+                books.keys[task] = str(row["key"])
             _note_goal(books, task, row)
         case "made":
             said = {name: text(row.get(name)) for name in ("at", "root", "event", "hold")}

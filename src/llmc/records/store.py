@@ -357,7 +357,11 @@ def _printable(value: Any) -> Any:
 def _worker(state: State, name: str) -> WorkerRecord:
     record = state.workers.get(WorkerName(name))
     if record is None:
-        raise UnknownWorker(name, hint=did_you_mean(name, state.workers, f"Add it with `llmc add {name}`."))
+        from llmc.config.options import check_worker_name  # saves time in the hot commands
+
+        can_add = check_worker_name(name) is None
+        otherwise = f"Add it with `llmc add {name}`." if can_add else "Run `llmc status` to see all workers."
+        raise UnknownWorker(name, hint=did_you_mean(name, state.workers, otherwise))
     return record
 
 

@@ -143,9 +143,9 @@ class ClaudeTasks(TaskSource):
     def add(self, new: Task, by: str) -> Task:
         """Write the file, then the ledger row that marks it as ours. Without a row, the file counts as foreign."""
         task = self.files.create(new, self.books().highest_in(self.list_name))
-        of_goal = _given(dispatch=task.dispatch, part=task.part)
+        about = _given(dispatch=task.dispatch, part=task.part, key=task.pool_key)
         with fault_step("task.created"):
-            self.write("created", Claim("", self.key(task.id), ""), by=by, **of_goal)
+            self.write("created", Claim("", self.key(task.id), ""), by=by, **about)
         return task
 
     def add_made(self, new: Task, made: Made) -> Task:

@@ -1,15 +1,18 @@
 """Copies tasks between task files and the source of a root: import, export, and following a directory."""
 
+import hashlib
 import select
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base.errors import NotFound, Refused
 from llmc.base.names import TaskId
 from llmc.base.wake import open_watch
 from llmc.records.task import Task, TaskStatus, in_order
+from llmc.tasks import task_list
 from llmc.tasks.claude_files import task_files
 from llmc.tasks.source import TaskSource
 
@@ -17,21 +20,28 @@ from llmc.tasks.source import TaskSource
 SETTLE_S = 1.0
 
 
-def take_in(source: TaskSource, directory: Path) -> list[Task]:
+class Taken(Struct, frozen=True):
+    added: list[Task]
+    #: files and tasks that were not imported, each with the reason
+    left_out: list[str]
+
+
+def take_in(source: TaskSource, directory: Path) -> Taken:
     """Add the open tasks in a directory of task files that the list does not have yet.
 
-    A task remembers its file, so that the same file is never added twice. Completed tasks are not added. A task that
-    depends on a missing file is added once that file exists.
+    A task remembers what it was made from, so that the same file is never added twice. Completed tasks are not added. A
+    task that depends on a missing file is added once that file exists.
     """
     if not directory.is_dir():
         raise NotFound(
             f"no directory {directory}", hint="Pass a directory that contains task files such as 1.json."
         )
-    found = task_files(directory).listing().tasks
-    known = {task.pool_key: task.id for task in source.listing().tasks.values() if task.pool_key}
-    made: dict[TaskId, TaskId] = {
-        task_id: known[_key(directory, task_id)] for task_id in found if _key(directory, task_id) in known
-    }
+    listing, known = task_files(directory).listing(), task_list.known_tasks(source)
+    found = listing.tasks
+    keys = {task.id: _key(_name(directory, task.id), task) for task in found.values()}
+    old = {_key(task.pool_key, task): task.id for task in known.tasks.values() if _is_old(task.pool_key)}
+    by_key = old | known.by_key
+    made: dict[TaskId, TaskId] = {task_id: by_key[key] for task_id, key in keys.items() if key in by_key}
     needs = {
         task.id: {*task.blocked_by, *(other.id for other in found.values() if task.id in other.blocks)}
         for task in found.values()
@@ -43,19 +53,32 @@ def take_in(source: TaskSource, directory: Path) -> list[Task]:
             after = tuple(made[other] for other in sorted(needs[task_id] - done, key=in_order))
             new = replace(
                 found[task_id], status=TaskStatus.PENDING, owner="", blocks=(), blocked_by=after
-            ).with_ours(claim=None, key=_key(directory, task_id))
-            task = source.add(new, "import")
+            ).with_ours(claim=None, key=keys[task_id])
+            task = known.add(new, "import")
             made[task_id] = task.id
             added.append(task)
-    return added
+    left_out = [f"{bad.file}: {bad.problem}" for bad in listing.unreadable]
+    left_out += [f"{name}: the file is being written" for name in sorted(listing.unsettled)]
+    here = done | made.keys()
+    for task_id in (task_id for task_id in needs if task_id not in here):
+        missing = ", ".join(sorted(needs[task_id] - here, key=in_order))
+        left_out.append(f"task {task_id} depends on tasks that were not imported: {missing}")
+    return Taken(added, left_out)
 
 
-def follow(source: TaskSource, directory: Path) -> Iterator[list[Task]]:
-    """Keep adding tasks as files appear; yields what each round added. Never ends on its own."""
+def follow(source: TaskSource, directory: Path) -> Iterator[Taken]:
+    """Keep adding tasks as files appear; yields what each round added. Never ends on its own.
+
+    What is left out is yielded once, if the next round leaves it out too: files appear one after another.
+    """
+    before, told = set[str](), set[str]()
     watch = open_watch(directory)
     try:
         while True:
-            yield take_in(source, directory)
+            found = take_in(source, directory)
+            new = [line for line in found.left_out if line in before and line not in told]
+            before, told = set(found.left_out), told.intersection(found.left_out).union(new)
+            yield Taken(found.added, new)
             select.select([watch], [], [], SETTLE_S)
             if watch.changed() is None:  # the directory may have been replaced
                 watch.close()
@@ -79,5 +102,16 @@ def export(source: TaskSource, directory: Path) -> list[Task]:
     return tasks
 
 
-def _key(directory: Path, task_id: str) -> str:
+def _name(directory: Path, task_id: str) -> str:
     return f"file:{directory.resolve().name}/{task_id}"
+
+
+def _key(name: str, task: Task) -> str:
+    """A key that stays the same while a file's name, its list's name and its text do, wherever the list is."""
+    text = f"{task.subject}\n{task.description}"
+    return f"{name}/{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:32]}"
+
+
+def _is_old(key: str) -> bool:
+    """Whether it is the key of an older llmc: a name without the text."""
+    return key.startswith("file:") and key.count("/") == 1

@@ -5,6 +5,8 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc.base.errors import NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_text
@@ -59,7 +61,7 @@ def _make(project: Project, source: TaskSource, path: Path, there: Collection[st
     try:
         with fault_step("task_pool.add"):
             if isinstance(answer, Draft) and answer.key not in there:
-                task = task_list.add(source, answer)
+                task = _add(source, answer)
     except (UsageError, NotFound):
         path.unlink()  # e.g. it names an unknown task: a later attempt would not help
         raise
@@ -68,6 +70,16 @@ def _make(project: Project, source: TaskSource, path: Path, there: Collection[st
             tx.emit("task_received", **source.key(task.id).fields(), subject=task.subject)
     path.unlink()
     return task
+
+
+def _add(source: TaskSource, answer: Draft) -> Task:
+    """Add the task even if another one that it should come before began in the meantime."""
+    try:
+        return task_list.add(source, answer)
+    except task_list.TooLate as error:
+        source.note(error.message)
+        before = tuple(name for name in answer.before if name not in error.tasks)
+        return task_list.add(source, replace(answer, before=before))
 
 
 def _ask(project: Project) -> Path | None:

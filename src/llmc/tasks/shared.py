@@ -208,7 +208,7 @@ class SharedTasks(TaskSource):
 
     def _insert(self, rows: "Rows", key: TaskKey, task: Task, by: str) -> bool:
         """Insert a task; whether it is ready. If not, notify all nodes: it may be stuck, or wait for the user."""
-        given = {"by": by, **_given(dispatch=task.dispatch, part=task.part)}
+        given = {"by": by, **_given(dispatch=task.dispatch, part=task.part, key=task.pool_key)}
         self._need(rows, key, task.blocked_by)
         kind, number, _ = in_order(task.id)
         rows.execute(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.attention import raising
-from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.text import gist, shortened
 from llmc.records.books import QUARANTINED, Books
@@ -186,16 +186,7 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     found, books = source.listing(), source.books()
     landed = books.completed_in(source.list_name)
     wanted = landed if recent is None else _newest(source, books, landed, recent)
-    gone = [
-        Task(
-            task_id,
-            books.subjects.get(source.key(task_id)) or "(task file deleted)",
-            "",
-            TaskStatus.COMPLETED,
-        )
-        for task_id in wanted
-        if task_id not in found.tasks
-    ]
+    gone = [_without_file(source, books, task_id) for task_id in wanted if task_id not in found.tasks]
     there = [task for task in found.tasks.values() if task.id in wanted or not _is_settled(task, landed)]
     tasks = sorted([*there, *gone], key=lambda task: in_order(task.id))
     edges = needs(tasks)
@@ -215,6 +206,12 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
         problems,
         earlier=len(landed) - len(wanted),
     )
+
+
+def _without_file(source: TaskSource, books: Books, task_id: TaskId) -> Task:
+    """A landed task whose file the client has removed."""
+    subject = books.subjects.get(source.key(task_id)) or "(task file deleted)"
+    return Task(task_id, subject, "", TaskStatus.COMPLETED)
 
 
 def _newest(source: TaskSource, books: Books, landed: Collection[TaskId], count: int) -> set[TaskId]:
@@ -256,25 +253,76 @@ def believed_tasks(source: TaskSource, list_name: str = "") -> list[Task]:
     return [believed(task, books.made.get(TaskKey(name, task.id))) for task in found]
 
 
+class TooLate(Refused):
+    """A new task cannot come before one that has begun."""
+
+    def __init__(self, message: str, tasks: Collection[str]) -> None:
+        super().__init__(message, hint="Remove that task from `before`, then run the command again.")
+        self.tasks = tasks
+
+
+class Known(Struct, frozen=True):
+    """The tasks that new ones may refer to: those in the list, and those that landed."""
+
+    source: TaskSource
+    tasks: Mapping[TaskId, Task]
+    books: Books
+    landed: frozenset[TaskId]
+
+    def has(self, name: str) -> bool:
+        return name in self.tasks or name in self.landed
+
+    def refuse_late(self, what: str, before: Iterable[TaskId]) -> None:
+        """Refuse a task that must come before one that has begun. `what`: the beginning of the error."""
+        began = {task_id: said for task_id in before if (said := self._has_begun(task_id))}
+        for task_id, said in began.items():
+            raise TooLate(f"{what} cannot come before task {task_id}, which is already {said}", began)
+
+    def _has_begun(self, task_id: TaskId) -> str:
+        task = self.tasks.get(task_id)
+        if task_id in self.landed or (task is not None and task.status is TaskStatus.COMPLETED):
+            return "completed"
+        return "in progress" if task is not None and task.status is TaskStatus.IN_PROGRESS else ""
+
+    @property
+    def by_key(self) -> dict[str, TaskId]:
+        """The tasks by what they were made from. A file of a task that has not landed may be added again if deleted."""
+        keys = self.books.keys.items()
+        landed = {
+            key: task.id
+            for task, key in keys
+            if task.list == self.source.list_name and task.id in self.landed
+        }
+        return landed | {task.pool_key: task.id for task in self.tasks.values() if task.pool_key}
+
+    def add(self, new: Task, by: str) -> Task:
+        """Add a task, without its dependencies on tasks that are gone: they have landed, but only our ledger knows."""
+        gone = self.landed - self.tasks.keys()
+        after = tuple(task_id for task_id in new.blocked_by if task_id not in gone)
+        return self.source.add(replace(new, blocked_by=after), by)
+
+
+def known_tasks(source: TaskSource) -> Known:
+    tasks, books = source.listing().tasks, source.books()
+    return Known(source, tasks, books, books.completed_in(source.list_name))
+
+
 def add(source: TaskSource, draft: Draft) -> Task:
-    """Add a task; its dependencies must exist."""
+    """Add a task; its dependencies must exist, and no task that it must come before may have begun."""
     try:
         draft = drafts.check(draft)
     except BadDraft as error:
         raise UsageError(f"cannot add the task: {error}") from error
-    known = source.listing().tasks
-
-    def existing(name: str) -> TaskId:
-        if name not in known:
+    known = known_tasks(source)
+    for name in (*draft.before, *draft.after):
+        if not known.has(name):
             raise NotFound(
                 f"cannot add the task: task {name} does not exist",
                 hint="Run `llmc tasks list` to see all tasks.",
             )
-        return TaskId(name)
-
-    new = drafts.new_task(draft, existing)
-    _refuse_cycle(known.values(), [replace(draft, name="the new task")])
-    return source.add(new, draft.by)
+    known.refuse_late("cannot add the task: it", _ids(draft.before))
+    _refuse_cycle(known.tasks.values(), [replace(draft, name="the new task")])
+    return known.add(drafts.new_task(draft, TaskId), draft.by)
 
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
@@ -296,42 +344,50 @@ def import_all(source: TaskSource, found: Iterable[Draft], *, again: bool = Fals
     """Add tasks that may refer to each other: all or none. Tasks already in the list are added only with `again`."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
-    known = source.listing().tasks
-    by_key = {task.pool_key: task for task in known.values() if task.pool_key and not again}
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
             f"nothing was imported: two tasks are named {twice[0]!r}",
             hint="Give one of them another name with `name:`.",
         )
-    for draft in wanted:
+    known = known_tasks(source)
+    by_key = {} if again else known.by_key
+    made = {draft.name: by_key[draft.key] for draft in wanted if draft.key in by_key}
+    earlier = sorted(made.values(), key=in_order)
+    new = [draft for draft in wanted if draft.name not in made]
+    for draft in new:
         for other in (*draft.after, *draft.before):
-            if other not in names and other not in known:
+            if other not in names and not known.has(other):
                 raise NotFound(
                     f"nothing was imported: {draft.name} refers to task {other!r}, which does not exist",
                     hint="Run `llmc tasks list` to see all tasks.",
                 )
     try:
-        ordered = drafts.in_order(wanted)
+        ordered = drafts.in_order(new)
     except BadDraft as error:
         raise UsageError(f"nothing was imported: {error}") from error
-    _refuse_cycle(known.values(), wanted)
-    made: dict[str, TaskId] = {}
-    waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
-    result = Imported([], [])
+
+    def resolve(name: str) -> TaskId:
+        return made.get(name, TaskId(name))
+
+    linked = []
     for draft in ordered:
-        if (task := by_key.get(draft.key)) is not None:
-            made[draft.name] = task.id
-            result.earlier.append(task)
-            continue
-        # Earlier drafts have ids by now; `before` is written on the later task, which has none yet.
-        after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
-        outside = tuple(name for name in draft.before if name not in names)
-        said = replace(draft, after=after, before=outside)
-        task = source.add(drafts.new_task(said, lambda name: made.get(name, TaskId(name))), draft.by)
+        # Of two new tasks, the dependency is written on the later one: then both have ids.
+        after = (*draft.after, *(other.name for other in wanted if draft.name in other.before))
+        before = tuple(name for name in draft.before if name in made or name not in names)
+        known.refuse_late(f"nothing was imported: {draft.name}", map(resolve, before))
+        linked.append(replace(draft, after=tuple(dict.fromkeys(after)), before=before))
+    resolved = [
+        replace(draft, after=tuple(map(resolve, draft.after)), before=tuple(map(resolve, draft.before)))
+        for draft in linked
+    ]
+    _refuse_cycle(known.tasks.values(), resolved)
+    added = []
+    for draft in linked:
+        task = known.add(drafts.new_task(draft, resolve), draft.by)
         made[draft.name] = task.id
-        result.added.append(task)
-    return result
+        added.append(task)
+    return Imported(added, [known.tasks.get(i) or _without_file(source, known.books, i) for i in earlier])
 
 
 def _refuse_cycle(known: Iterable[Task], new: Iterable[Draft]) -> None:

@@ -1,6 +1,7 @@
 """Commands on a task: release, requeue, done, approve."""
 
 import shlex
+from collections.abc import Callable
 from functools import partial
 
 from llmc.base.errors import NotFound, Refused, UsageError
@@ -48,9 +49,21 @@ class _Order:
         is_so = "has the ID of a completed task" if state == "question" else f"is {_in_words(state)}{but}"
         return Refused(f"cannot {what} task {self.key.id}: it {is_so}", hint=_hint(self.key.id, state))
 
-    def set(self, seen: Task, status: TaskStatus, action: str, reason: str, **more: str) -> Task:
-        """Change the task as the user saw it, and report it."""
-        after = self.source.edit(self.key, partial(claims.set_by_user, seen=seen, status=status))
+    def set(
+        self, seen: Task, status: TaskStatus, write: Callable[[], None], action: str, reason: str, **more: str
+    ) -> Task:
+        """Change the task as the user saw it, and report it.
+
+        `write`: writes the row of the books, before the task but under its lock, only if the task is as seen.
+        """
+
+        def edit(task: Task) -> Task | None:
+            after = claims.set_by_user(task, seen, status)
+            if after is not None:
+                write()
+            return after
+
+        after = self.source.edit(self.key, edit)
         if after.status is not status or (status is TaskStatus.PENDING and after.owner):
             hint = f"Run `llmc tasks show {shlex.quote(seen.id)}` to see its current state, then run the command again."
             raise Refused(f"cannot change task {seen.id}: it changed in the meantime", hint=hint)
@@ -69,11 +82,10 @@ def release(project: Project, task_id: str) -> Task:
     task, state = order.unattended()
     if state != TaskStatus.IN_PROGRESS:
         raise order.refused("release", state, ", not in progress")
-    order.source.write(
-        "released", Claim(task.claim, order.key, task.owner), reason="released by the user", cause=""
-    )
+    claim = Claim(task.claim, order.key, task.owner)
+    write = partial(order.source.write, "released", claim, reason="released by the user", cause="")
     reason = "released by the user" + (f" (was claimed by {task.owner})" if task.owner else "")
-    return order.set(task, TaskStatus.PENDING, "task_released", reason, cause="")
+    return order.set(task, TaskStatus.PENDING, write, "task_released", reason, cause="")
 
 
 def requeue(project: Project, task_id: str) -> Task:
@@ -84,9 +96,9 @@ def requeue(project: Project, task_id: str) -> Task:
         raise order.refused("requeue", state)
     if state in ("ready", "waits") and not order.source.books().attempts(order.key):
         raise order.refused("requeue", state, " and has not run yet")
-    order.source.write("requeued", Claim(task.claim, order.key, task.owner))
+    write = partial(order.source.write, "requeued", Claim(task.claim, order.key, task.owner))
     reason = f"requeued by the user (was {_in_words(state)})"
-    return order.set(task, TaskStatus.PENDING, "task_requeued", reason)
+    return order.set(task, TaskStatus.PENDING, write, "task_requeued", reason)
 
 
 def done(project: Project, task_id: str) -> Task:
@@ -95,9 +107,10 @@ def done(project: Project, task_id: str) -> Task:
     task, state = order.unattended()
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise order.refused("complete", state)
-    order.source.write("completed", Claim(task.claim, order.key, ""), reason="marked done by the user")
+    claim = Claim(task.claim, order.key, "")
+    write = partial(order.source.write, "completed", claim, reason="marked done by the user")
     reason = f"marked done by the user (was {_in_words(state)})"
-    return order.set(task, TaskStatus.COMPLETED, "task_done", reason)
+    return order.set(task, TaskStatus.COMPLETED, write, "task_done", reason)
 
 
 def approve(project: Project, task_id: str) -> Task:

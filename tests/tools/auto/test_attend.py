@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from llmc.auto import attend as auto
+from llmc.auto import landing
 from llmc.auto.auto_run import BEGINS, HardFailure, Run
 from llmc.auto.rules.steps import GiveUp
 from llmc.auto.usage import Spending
@@ -23,9 +24,11 @@ from llmc.sessions import submit
 from llmc.tasks import queue
 from llmc.workers import start
 from llmc.workers.rules import Clock
-from tests.support.auto import add, set_up
+from tests.support import on_postgres
+from tests.support.auto import add, at_work, commit, set_up, until, wait_completed, wait_for
 from tests.support.fleet import Fleet
 from tests.support.goal_workshop import action
+from tests.support.plans import COMMIT
 from tests.support.waiting import wait_until
 
 
@@ -142,3 +145,69 @@ def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(
     with pytest.raises(HardFailure) as failed:
         auto.attend(run, project, "adam", clock)
     assert failed.value.cause is Cause.BUG
+
+
+def test_a_run_with_fewer_workers_frees_the_tasks_of_the_others(scripted: Fleet) -> None:
+    """After a kill. Its agent may still be at work; what it has done so far is pinned.
+
+    Break: settle only claims that no record has; nothing would look at the worker, and its task would stay claimed.
+    """
+    fleet = set_up(scripted)
+    go_on = fleet.marks / "go-on"
+    for number in (1, 2):
+        work = f"echo {number} > file-{number}; git add .; {COMMIT} 'Task {number}'"
+        add(fleet, number, f"@sh {work}; touch {fleet.marks}/{number}; {until(go_on)}")
+    fleet.up("--auto", "--concurrency", "2")
+    wait_for(fleet, lambda: all((fleet.marks / str(number)).exists() for number in (1, 2)))
+    fleet.kill_daemon()
+    had = at_work(fleet)
+    assert had.keys() == {"auto-1", "auto-2"}
+    agent = fleet.agent_pid("auto-2")
+    fleet.up("--auto", "--concurrency", "1")
+    assert at_work(fleet) == {"auto-1": had["auto-1"]}
+    (released,) = fleet.events("task_released")
+    assert (released["worker"], released["task_id"]) == ("auto-2", had["auto-2"])
+    assert f"file-{had['auto-2']}" in fleet.git("ls-tree", "--name-only", released["ref"], cwd=fleet.root)
+    assert not processes.is_alive(agent), "it no longer has a task"
+    go_on.touch()
+    wait_completed(fleet, 2)
+    assert {row["worker"] for row in fleet.events("accepted")} == {"auto-1"}
+
+
+@on_postgres.CHECKOUT
+def test_workers_that_meet_the_users_changes_at_once_count_one_wait(scripted: Fleet) -> None:
+    """At the end of a wait all workers with finished work are woken, and each may look before another has failed.
+
+    Break: count an attempt although a wait has begun; ten retries end after ten divided by the number of workers.
+    """
+    workers = ("adam", "baker")
+    scripted.set_up(*workers, config={"auto.task_list_id": "plan"})
+    scripted.up()
+    for number, name in enumerate(workers):
+        scripted.llmc("start", "--worker", name, "--prompt", commit(number))
+    for name in workers:
+        scripted.wait(name, "needs_review")
+    scripted.kill_daemon()
+    (scripted.source / "README.md").write_text("a person writes\n")
+    project = open_project(str(scripted.root))
+    for name in workers:
+        with project.store.transaction() as tx:
+            tx.update(name, assignment=Assignment(task_id=TaskId("1"), claim=name, since_unix=now_unix()))
+
+    def land_all() -> None:
+        for name in workers:
+            with project.worker_lock(name):
+                assert not landing.land(run_of(project, name), project, project.store.worker(name))
+
+    def waits() -> tuple[int, float]:
+        auto = project.store.read().auto
+        return auto.source_repo_dirty_retry_count, auto.source_repo_dirty_backoff_secs
+
+    land_all()
+    first_s = project.config.auto.dirty_backoff_secs
+    assert waits() == (1, first_s)
+    with project.store.transaction() as tx:
+        tx.update_auto(source_repo_dirty_retry_after_unix=tx.now)
+    land_all()
+    assert waits() == (2, 2 * first_s)
+    assert [row["attempt"] for row in scripted.events("source_dirty")] == [1, 2]

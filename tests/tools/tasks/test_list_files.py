@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.errors import NotFound, Refused
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
+from llmc.records.task_ledger import TaskLedger
 from llmc.tasks import list_files
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.rules.draft import Draft, new_task
 from tests.support.memory_tasks import MemoryTasks
 from tests.support.shared_tasks import OpenShared
@@ -40,7 +43,7 @@ def test_a_list_of_files_goes_into_the_database_once(open_shared: OpenShared, tm
         status="in_progress",
     )
     write(files, 4, after=(9,))
-    added = list_files.take_in(source, files)
+    added = list_files.take_in(source, files).added
     assert [(task.id, task.subject, task.blocked_by) for task in added] == [
         ("2", "Do 3", ()),
         ("3", "Do 2", ("2",)),
@@ -54,9 +57,9 @@ def test_a_list_of_files_goes_into_the_database_once(open_shared: OpenShared, tm
         "make test",
         "",
     )
-    assert list_files.take_in(source, files) == []
+    assert list_files.take_in(source, files).added == []
     write(files, 9)
-    assert [task.subject for task in list_files.take_in(source, files)] == ["Do 9", "Do 4"]
+    assert [task.subject for task in list_files.take_in(source, files).added] == ["Do 9", "Do 4"]
     with pytest.raises(NotFound):
         list_files.take_in(source, tmp_path / "none")
 
@@ -85,9 +88,9 @@ def test_files_are_taken_in_as_they_appear(tmp_path: Path) -> None:
     source = MemoryTasks()
     write(tmp_path, 1)
     following = list_files.follow(source, tmp_path)
-    assert [task.subject for task in next(following)] == ["Do 1"]
+    assert [task.subject for task in next(following).added] == ["Do 1"]
     write(tmp_path, 2)
-    added = next(found for found in following if found)
+    added = next(found.added for found in following if found.added)
     assert [task.subject for task in added] == ["Do 2"]
     following.close()
 
@@ -112,3 +115,85 @@ def test_an_exported_list_is_the_same_one(open_shared: OpenShared, tmp_path: Pat
     list_files.take_in(again, tmp_path / "out")
     assert [task.subject for task in again.listing().tasks.values()] == ["One", "Two"]
     assert isinstance(again.one(again.key("2")), Task)
+
+
+def changed_long_ago(*paths: Path) -> None:
+    for path in paths:
+        os.utime(path, (1, 1))
+
+
+def test_two_lists_in_directories_of_one_name(tmp_path: Path) -> None:
+    """Break: a key of the directory's name and the id alone; the second list's task 1 would count as the first's."""
+    source = MemoryTasks()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    mine, yours = tmp_path / "a/tasks", tmp_path / "b/tasks"
+    write(mine, 1)
+    write(yours, 1, subject="Other work")
+    write(yours, 2, after=(1,))
+    assert [task.id for task in list_files.take_in(source, mine).added] == ["1"]
+    added = list_files.take_in(source, yours).added
+    assert [(task.subject, task.blocked_by) for task in added] == [("Other work", ()), ("Do 2", ("2",))]
+    assert list_files.take_in(source, yours).added == []
+    write(mine, 1, status="in_progress", owner="w", metadata={"priority": 1})
+    assert list_files.take_in(source, mine).added == [], "the same task in another state"
+
+
+def test_a_key_of_an_older_llmc_is_known(tmp_path: Path) -> None:
+    """Break: compare keys only as they are written now; after an upgrade, the whole list would be added again."""
+    source = MemoryTasks()
+    source.add(new_task(Draft("Do 1", key="file:mine/1"), TaskId), "import")
+    write(tmp_path / "mine", 1)
+    write(tmp_path / "mine", 2, after=(1,))
+    added = list_files.take_in(source, tmp_path / "mine").added
+    assert [(task.subject, task.blocked_by) for task in added] == [("Do 2", ("1",))]
+
+
+def test_a_landed_task_is_not_taken_in_again(tmp_path: Path) -> None:
+    """Break: ask only the files; the client removes those of completed tasks."""
+    source = ClaudeTasks(TaskFiles(tmp_path / "list"), TaskLedger(tmp_path / "tasks.jsonl"))
+    write(tmp_path / "mine", 1)
+    (task,) = list_files.take_in(source, tmp_path / "mine").added
+    claim = source.claim(source.key(task.id), "auto-1", task.subject)
+    assert claim is not None
+    source.finish(claim, "c0ffee")
+    source.remove(claim.task, lambda task: True)
+    write(tmp_path / "mine", 2, after=(1,))
+    added = list_files.take_in(source, tmp_path / "mine").added
+    assert [(task.subject, task.blocked_by) for task in added] == [("Do 2", ())]
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    """Break: return only what was added; an import of half a list would look like success."""
+    source, files = MemoryTasks(), tmp_path / "mine"
+    write(files, 1)
+    write(files, 2, metadata={"label": "a b"})
+    write(files, 3, after=(2,))
+    write(files, 4, after=(3, 9))
+    write(files, 5, after=(6,))
+    write(files, 6, after=(5,))
+    (files / "7.json").write_text("{broken")
+    changed_long_ago(files / "2.json", files / "7.json")
+    (files / "8.json").write_text("{half")
+    found = list_files.take_in(source, files)
+    assert [task.subject for task in found.added] == ["Do 1"]
+    left = {line.partition(":")[0]: line for line in found.left_out}
+    assert left.keys() == {
+        *("2.json", "7.json", "8.json"),
+        *(f"task {number} depends on tasks that were not imported" for number in (3, 4, 5, 6)),
+    }
+    assert "label" in left["2.json"]
+    assert left["8.json"] == "8.json: the file is being written"
+    assert [line.rpartition(": ")[2] for line in found.left_out[3:]] == ["2", "3, 9", "6", "5"]
+
+
+def test_a_watched_directory_says_once_what_is_left_out(tmp_path: Path) -> None:
+    """Break: say it in the first round, when the missing file may be on its way; or in every round."""
+    write(tmp_path, 2, after=(1,))
+    following = list_files.follow(MemoryTasks(), tmp_path)
+    assert next(following).left_out == []
+    assert next(following).left_out == ["task 2 depends on tasks that were not imported: 1"]
+    assert next(following).left_out == []
+    write(tmp_path, 1)
+    assert next(found for found in following if len(found.added) == 2).left_out == []
+    following.close()

@@ -61,6 +61,13 @@ def test_what_is_added_is_listed_in_order_and_known(source: TaskSource) -> None:
     assert source.listing("elsewhere").tasks == {}
 
 
+def test_what_a_task_was_made_from_is_in_the_books(source: TaskSource) -> None:
+    """Break: leave the key out of the `created` row; a task whose file is gone would be imported again."""
+    one = source.key(source.add(new_task(Draft("One", key="markdown:1"), TaskId), "person").id)
+    add(source, "Two")
+    assert source.books().keys == {one: "markdown:1"}
+
+
 def test_a_claim_is_whole_or_nothing(source: TaskSource) -> None:
     """Break: write the claim to the books but not to the task; or keep it there when the task is gone."""
     one, two = add(source, "One"), add(source, "Two")

@@ -254,6 +254,10 @@ def test_an_auto_worker_that_auto_mode_has_needs_no_command() -> None:
         facts = Facts(NOW, running=True, daemon=AUTO._replace(concurrency=1))
         assert (next_command(row, Seen(), facts), facts.drives(name)) == ("", drives)
         assert next_command(row, Seen(), Facts(NOW)) == "llmc up --auto --detach"
+        task = {"task_id": "7", "claim": "c1", "since_unix": 3.0, "subject": "Do 7"}
+        with_task = record("offline", name=name, auto=True, reason="restarted", assignment=task)
+        items = found(with_task, running=True, daemon=AUTO._replace(concurrency=1))
+        assert list(items) == ([] if drives else [f"offline:{name}"]), "nothing goes on with that task"
     state = {"workers": {name: {"name": name, "auto": True} for name in ("auto-1", "auto-2")}}
     running = Facts(NOW, running=True, daemon=AUTO._replace(concurrency=1))
     assert status_view("/root", state, running)["auto"]["workers"] == 1

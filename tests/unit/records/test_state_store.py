@@ -401,6 +401,20 @@ def test_an_unknown_worker_names_the_nearest(store: Store) -> None:
         tx.update("zed", held=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "can_add"), [("zed", True), ("foo bar", False), ("auto-9", False), ("$(x)", False)]
+)
+def test_only_a_name_that_can_be_added_gets_the_command_for_it(
+    store: Store, name: str, can_add: bool
+) -> None:
+    """Break: `llmc add` for every unknown name, which needs quotes and would be refused."""
+    with pytest.raises(NotFound) as caught:
+        store.worker(name)
+    assert caught.value.hint == (
+        f"Add it with `llmc add {name}`." if can_add else "Run `llmc status` to see all workers."
+    )
+
+
 def test_a_status_changes_by_move_only(store: Store) -> None:
     put(store, record())
     with pytest.raises(AssertionError, match="move"), store.transaction() as tx:
