@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from llmc.base import locks
 from llmc.config.root_layout import tmux_server
 from tests.support.attention import TOLD_OF_ALL, is_told, on_every_surface
-from tests.support.fleet import REAL_IN_SOAK, Fleet, Result
+from tests.support.fleet import REAL_IN_SOAK, Fleet, Result, in_soak
 from tests.support.odd_client import OddClient
 from tests.support.plans import auto_config
+from tests.support.supervise import QUICK, Overseer
 from tests.support.waiting import wait_until
 from tests.support.webhook import Webhook
 
@@ -188,3 +190,44 @@ def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:
     assert kinds == ["canary_left"]
     scripted.llmc("doctor", "--repair", "--yes")
     assert sessions_of(folder) == ""
+
+
+@pytest.mark.req("0-163")
+@pytest.mark.parametrize("number", [signal.SIGTERM, *in_soak(signal.SIGINT)])
+def test_a_supervisor_that_is_stopped_during_the_canary(scripted: Fleet, number: signal.Signals) -> None:
+    """Break: let the interruption of the canary end the supervisor, or start a daemon after it."""
+    OddClient(scripted, "hook:SessionStart")
+    set_up(scripted, **QUICK)
+    supervisor = Overseer(scripted, "true")
+    try:
+        folder = wait_until(lambda: running(scripted), 60, story=lambda: supervisor.said)
+        assert supervisor.stop(number) == 0, supervisor.said
+    finally:
+        supervisor.close()
+    assert (supervisor.row["state"], supervisor.row["why"]) == ("terminated", "stopped on request")
+    assert "daemon" not in [event["action"].split("_")[1] for event in scripted.events()]
+    assert sessions_of(folder) == ""
+
+
+@pytest.mark.req("0-152")
+def test_a_supervisor_waits_while_the_canary_has_no_result(scripted: Fleet) -> None:
+    """Break: end the supervisor because of another canary, or of an API that does not answer."""
+    client = OddClient(scripted, "silent")
+    set_up(scripted, **{**QUICK, "auto.api_backoff_secs": "0.2"})
+    lock = scripted.root / ".llmc/locks/canary.lock"
+    claim = locks.hold_forever(lock)
+    assert claim is not None
+    supervisor = Overseer(scripted, "true", TURN_S="3")
+    try:
+        wait_until(lambda: "another canary is running" in supervisor.said, 60, lambda: supervisor.said)
+        os.close(claim)
+        wait_until(lambda: "still busy" in supervisor.said, 60, lambda: supervisor.said)
+        assert not (scripted.root / ".llmc/canary.json").exists(), "nothing is known about this client"
+        client.is_broken()
+        wait_until(supervisor.daemon, 90, lambda: supervisor.said)
+        assert verdict(scripted)["passed"]
+        first = scripted.events("overseer_failure")[0]
+        assert (first["kind"], first["cause"]) == ("start", "canary")
+        assert supervisor.stop() == 0
+    finally:
+        supervisor.close()

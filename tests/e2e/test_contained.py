@@ -265,7 +265,7 @@ def test_a_lost_state_is_rebuilt(scripted: Fleet) -> None:
     (scripted.root / "state.json.bak").unlink()
     scripted.llmc("doctor", "--rebuild", "--yes")
     after = scripted.record("adam")
-    for name in ("status", "instance", "config_dir", "transcript_path", "commit_sha"):
+    for name in ("status", "instance", "config_dir", "contained", "transcript_path", "commit_sha"):
         assert after[name] == before[name], name
     scripted.llmc("accept", "adam")
     assert scripted.log() == ["One", "First commit"]

@@ -246,7 +246,7 @@ def test_a_stall(scripted: Fleet, overseen: Start) -> None:
 @pytest.mark.req("0-101", "0-106", "0-114", "0-163", "0-164")
 @pytest.mark.soak
 def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
-    """Break: wait for the daemon after a second Ctrl-C, or start another daemon beside a running one."""
+    """Break: wait for the daemon after a second Ctrl-C or leave it running, or start another one beside a running one."""
     fleet = set_up(scripted)
     assert "overseer.remediation_prompt" in fleet.llmc("overseer", code=2).err
     fleet.llmc("config", "set", "overseer.remediation_prompt", "Fix it.")
@@ -272,8 +272,7 @@ def test_its_own_end(scripted: Fleet, overseen: Start) -> None:
     os.kill(second.process.pid, signal.SIGINT)
     wait_for(second, lambda: "stopping the daemon ..." in second.said)
     assert second.stop() == 130
-    os.kill(pid, signal.SIGCONT)
-    wait_for(second, lambda: not is_alive(pid))
+    wait_for(second, lambda: not is_alive(pid))  # it hangs, so only SIGKILL ends it
     assert failures(fleet) == []
 
 

@@ -5,7 +5,8 @@ import sys
 
 from tests.support.fleet import Fleet
 
-#: `hook:NAME` drops a hook, `slow:NAME` makes it take a while; `enter`, `clear`, `exit` and `status` do not work
+#: `hook:NAME` drops a hook, `slow:NAME` makes it take a while; `enter`, `clear`, `exit` and `status` do not work;
+#: to a `silent` one the API does not answer
 _WRAPPER = """#!{python} -P
 import json, os, sys
 from pathlib import Path
@@ -33,11 +34,13 @@ with NamedTemporaryFile("w", dir={marks!r}, suffix=".settings.json", delete=Fals
     json.dump(settings, changed)
 sys.argv[place] = changed.name
 
-from llmc.agents.scripted import keyboard, program
+from llmc.agents.scripted import keyboard, program, turn
 from llmc.agents.scripted.__main__ import main
 
 if "clear" in broken:
     del keyboard.ACTIONS["clear"]
+if "silent" in broken:
+    turn.Turn._work = lambda self: self._wait(None)
 if "exit" in broken:
     good = program.App._exit
     program.App._exit = lambda self, reason, code: good(self, reason, 3 if reason == "prompt_input_exit" else code)

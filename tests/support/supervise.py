@@ -18,6 +18,7 @@ from typing import Any
 
 from llmc.base.errors import LlmcError
 from llmc.cli.overseeing import show
+from llmc.doctor import canary
 from llmc.repo.project import Project, open_project
 from llmc.supervisor import daemon_process, remediation, supervisor
 from llmc.supervisor.remediation import Remediation
@@ -181,6 +182,7 @@ if __name__ == "__main__":
         setattr(remediation, name, getattr(by_command, name))
     supervisor.notify = told
     daemon_process.GRACE_S = float(grace_s)
+    canary.TURN_S = float(os.environ.pop("TURN_S", canary.TURN_S))
     try:
         sys.exit(supervisor.Supervisor(open_project(root), show).run())
     except LlmcError as error:

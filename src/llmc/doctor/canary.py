@@ -60,6 +60,10 @@ SCREEN_WIDTH = 160
 Say = Callable[[str], None]
 
 
+class Undecided(Refused):
+    """The canary has no result about the client; it must run again later."""
+
+
 def last_verdict(root: Root) -> Verdict | None:
     """The result of the last canary; None if there is no readable one."""
     try:
@@ -83,7 +87,8 @@ def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | Non
     say(f"canary: {why or f'{client} with {tmux}'}; testing in a scratch session")
     verdict = probe(project, say, client, tmux)
     if not verdict.passed:
-        error = Refused(f"cannot start auto mode: {verdict.reason}", hint=f"{verdict.fix}.")
+        refused = Undecided if verdict.is_undecided else Refused
+        error = refused(f"cannot start auto mode: {verdict.reason}", hint=f"{verdict.fix}.")
         error.details = {"canary": msgspec.to_builtins(verdict)}
         raise error
     return verdict
@@ -94,12 +99,12 @@ def tmux_version() -> str:
 
 
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
-    """Run every probe in a scratch session, and write the verdict to disk."""
+    """Run every probe in a scratch session, and write the verdict to disk, if there is one."""
     lock = project.root.lock("canary")
-    # Handle these like Ctrl-C, so that no agent is left behind.
-    with locks.claim(lock) as ours, proc.handling(_interrupt, signal.SIGTERM, signal.SIGHUP):
+    # Each of these ends the canary with KeyboardInterrupt, whatever the caller does with them: no agent is left behind.
+    with locks.claim(lock) as ours, proc.handling(_interrupt, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if not ours:
-            raise Refused(
+            raise Undecided(
                 f"cannot run the canary: another canary is running ({locks.holder(lock)})",
                 hint="Wait for it to finish, then run the command again.",
             )
@@ -114,7 +119,8 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
         verdict = judge(
             seen, agent_for(project).name, client, tmux, now_unix(), hooks=hooks, screen=tuple(screen)
         )
-        write_atomic(project.root.canary, msgspec.json.format(msgspec.json.encode(verdict), indent=1))
+        if not verdict.is_undecided:
+            write_atomic(project.root.canary, msgspec.json.format(msgspec.json.encode(verdict), indent=1))
         if verdict.passed:  # else kept as evidence until the next canary
             _discard(scratch.root.path)
         return verdict
@@ -195,7 +201,7 @@ def _events(scratch: Project) -> list[dict[str, Any]]:
 
 
 class _Drive(msgspec.Struct):
-    """One scratch session, from launch to exit. It stops at the first essential probe that fails."""
+    """One scratch session, from launch to exit. It stops at the first essential probe that does not pass."""
 
     project: Project
     say: Say
@@ -208,7 +214,7 @@ class _Drive(msgspec.Struct):
             try:
                 for act in (self._launch, self._submit, self._wait_for_the_end, self._clear, self._exit):
                     act()
-                    if self._has_failed():
+                    if self.seen.busy or self._has_failed():
                         self._look()
                         break
             except LlmcError as error:  # of tmux or the disk, not the client, but still a failure
@@ -292,8 +298,9 @@ class _Drive(msgspec.Struct):
         failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
         error = str(failed[-1].get("error")) if failed else ""
         cause = Cause(failed[-1].get("cause", Cause.AGENT)) if failed else Cause.AGENT
-        rests = self._status() is ClientStatus.IDLE
-        self._note(turn_ended=said, api_error=error, api_cause=cause, rests=rests)
+        status = self._status()
+        rests, busy = status is ClientStatus.IDLE, status is ClientStatus.BUSY and not said
+        self._note(turn_ended=said, api_error=error, api_cause=cause, rests=rests, busy=busy)
 
     def _clear(self) -> None:
         self._look()

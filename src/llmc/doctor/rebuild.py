@@ -1,7 +1,7 @@
 """`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions, task claims and the configuration.
 
-The old file is kept. What only it recorded is lost: holds (if it cannot be read), accepts in progress, and pending
-prompts.
+The old file is kept. What only it recorded is lost: holds and which reverted commits a worker still has (if it cannot
+be read), accepts in progress, and pending prompts.
 """
 
 import os
@@ -163,6 +163,7 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
         instance=environment.get("LLMC_INSTANCE", "") if ours else "",
         agent=agent.name,
         config_dir=str(config_dir),
+        contained=git_dirs.own_repo(worktree) is not None,
         busy=said.status is ClientStatus.BUSY,
         asks=said.status is ClientStatus.WAITING,
         claude_session_id=said.session or (transcript.session if transcript else None),

@@ -192,7 +192,8 @@ def demo(by_hand: bool, agent: str, web: bool, fleet: bool, tasks: int, keep: bo
         say("")
         say(paint("The workers are still running. Try:", "green", bold=True))
         say(f"  export LLMC_ROOT={shlex.quote(str(show.root))}")
-        say("  llmc status --watch      llmc attach auto-1      llmc events")
+        worker = next(iter(TASKS)) if by_hand else "auto-1"
+        say(f"  llmc status --watch      llmc attach {worker}      llmc events")
         say(f"  llmc down && rm -r {shlex.quote(str(directory))}")
         return
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,11 +1,13 @@
 """llmc drill"""
 
+import shlex
 from typing import get_args
 
 import click
 from click.shell_completion import CompletionItem
 
 from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.cli.arguments import Number
 from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.config.model import Sandbox
 from llmc.rehearsal.drills.model import Drill, Report, Terms
@@ -43,7 +45,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(0.2, 600),
+    type=Number(0.2, 600),
     default=4,
     show_default=True,
     help="Duration of `night` in minutes",
@@ -81,9 +83,10 @@ def drill(
     if not chosen:
         return _list(as_json)
     if sandbox == "on" and (found := probe.problem()):
+        again = f"llmc drill --sandbox off {shlex.join(['--all'] if everything else names)}"
         raise LlmcError(
             f"cannot contain the agents: {found.text}",
-            hint=f"To fix this, {found.fix}. To run the drills without containment: llmc drill --sandbox off",
+            hint=f"To fix this, {found.fix}. To run the drills without containment: {again}",
         )
 
     def began(drill: Drill) -> None:

@@ -6,12 +6,12 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from llmc import launch
 from llmc.base import proc
+from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError
 from llmc.base.files import write_atomic
 from llmc.hook_client import PORTABLE
@@ -20,6 +20,8 @@ from llmc.sandbox.network import Network, for_holder
 from llmc.sandbox.rules import Machine, Problem
 
 PROBE_S = 20.0
+#: a failure is tried again after this time
+RETRY_S = 60.0
 _CONTAINED = "contained"
 
 
@@ -36,11 +38,17 @@ def is_contained(
     return found is None
 
 
-@cache
+#: what the last try found, and when
+_tried: list[tuple[float, Problem | None]] = []
+
+
 def problem() -> Problem | None:
-    """Why agents cannot be contained here; None if they can."""
-    machine = _machine()
-    return rules.problem_before(machine) or _problem_of_try(machine)
+    """Why agents cannot be contained here; None if they can. After a failure, tries again: the user may have fixed it."""
+    if not _tried or (_tried[0][1] is not None and monotonic() - _tried[0][0] >= RETRY_S):
+        machine = _machine()
+        found = rules.problem_before(machine) or _problem_of_try(machine)
+        _tried[:] = [(monotonic(), found)]
+    return _tried[0][1]
 
 
 def _problem_of_try(machine: Machine) -> Problem | None:
@@ -113,7 +121,6 @@ def system_links() -> tuple[tuple[str, str], ...]:
     return tuple((path, os.readlink(path)) for path in rules.SYSTEM if os.path.islink(path))
 
 
-@cache
 def bubblewrap() -> str | None:
     """The path of the program; None if it is not installed."""
     import shutil  # takes 2 ms, and few commands need it

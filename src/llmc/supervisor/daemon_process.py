@@ -125,6 +125,12 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
         )
 
 
+def kill(project: Project) -> None:
+    """SIGKILL to the daemon, whether it is starting, running or stopping; does not wait."""
+    found = control.find(project)
+    processes.kill([found] if found is not None else [])
+
+
 def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     """Stop the daemon, and any other daemon that holds its lock now."""
     if running is not None and running.is_alive():

@@ -136,6 +136,8 @@ class Supervisor:
         self._reload()
         if refused := self._refused_by_canary():
             return refused
+        if self._stop.is_set():
+            return None
         found = daemon_process.start(self._project, self._stop.is_set)
         if isinstance(found, Failure):
             return None if self._stop.is_set() else found
@@ -150,10 +152,17 @@ class Supervisor:
         )
         return found
 
-    def _refused_by_canary(self) -> decide.End | None:
-        """Run the canary here, where it may take long, so that `up --auto` need not. No agent can fix a failed one."""
+    def _refused_by_canary(self) -> decide.End | Failure | None:
+        """Run the canary here, where it may take long, so that `up --auto` need not. No agent can fix a failed one.
+
+        One without a result is tried again later.
+        """
         try:
             canary.require(self._project, self._say)
+        except KeyboardInterrupt:  # a signal, which the canary handles, to stop its session
+            self._stop.set()
+        except canary.Undecided as error:
+            return Failure(FailureKind.START, error.message, cause="canary")
         except Refused as error:
             return decide.End(Exit.HUMAN, error.message, error.hint)
         except LlmcError:
@@ -331,8 +340,11 @@ class Supervisor:
             notify(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
 
     def _told(self, number: int, _: object) -> None:
-        """The first signal stops the daemon and the supervisor; the second kills the supervisor immediately."""
+        """The first signal stops the daemon and the supervisor; the second kills both immediately."""
         if self._stop.is_set() and number != signal.SIGHUP:  # a closing terminal sends it twice
-            os.write(2, b"llmc: killed; the daemon may still be stopping (see `llmc status`)\n")
-            os._exit(128 + number)
+            try:
+                daemon_process.kill(self._project)
+                os.write(2, b"llmc: killed the daemon and the supervisor (see `llmc status`)\n")
+            finally:
+                os._exit(128 + number)
         self._stop.set()

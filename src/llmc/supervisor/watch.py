@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import Transcript
+from llmc.auto.rules.steps import waits_for_answer
 from llmc.base import proc
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
@@ -28,7 +29,8 @@ from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity, Record, failures
 from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.prompt import LINES, Situation
-from llmc.tasks.task_list import left_to_do
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import overview
 from llmc.workers.rules import clock_jump
 
 #: with less free space than this, nothing can be written
@@ -39,11 +41,15 @@ TAIL_BYTES = 256 * 1024
 
 def at_work(state: State) -> list[WorkerRecord]:
     """Auto workers with a task, except those that wait for the user or for their work to land."""
-    return [record for record in _able_to_work(state) if record.assignment is not None]
+    able = _able_to_work(state)
+    return [record for record in able if record.assignment is not None and not waits_for_answer(record)]
 
 
 def _able_to_work(state: State) -> list[WorkerRecord]:
-    """Auto workers that wait neither for the user nor for a landing, which the daemon may poll for hours."""
+    """Auto workers that could take a task: neither the user nor a landing, which may take hours, keeps them from it.
+
+    One that waits for an answer takes a task if no other worker is free.
+    """
     return [
         record
         for record in state.workers.values()
@@ -277,5 +283,5 @@ class Watch:
 
 
 def _is_ready_work(project: Project) -> bool:
-    left = left_to_do(project)
-    return len(left.open) > len(left.held) and not left.stuck
+    """Whether a task could start now. One in progress does not count: its worker may wait for the user for hours."""
+    return "ready" in overview(source_of(project), recent=0).states.values()

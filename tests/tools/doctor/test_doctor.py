@@ -17,7 +17,7 @@ from llmc.base.names import TaskId, TaskKey
 from llmc.base.wake import listen, receive
 from llmc.config.edit import set_value
 from llmc.doctor import registry
-from llmc.doctor.check import Check, Sight
+from llmc.doctor.check import Check, Finding, Sight
 from llmc.doctor.registry import diagnose, examine, notes, repair_all
 from llmc.landing import default_branch
 from llmc.landing.prompts import task_of, task_prompt
@@ -28,6 +28,8 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project, open_project
 from llmc.reports import digest
+from llmc.supervisor.model import Identity
+from llmc.supervisor.supervisor_record import Former, Journal, former
 from llmc.tasks.claude_files import open_files
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
@@ -253,14 +255,25 @@ def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
 
 
 def test_what_a_supervisor_left(project: Project) -> None:
-    """Break: take a living pid as the supervisor although its process started later; end a living one."""
-    registration = old(project.root.private / "overseer.json", f'{{"pid": {os.getpid()}}}')
-    assert kinds(project) == ["overseer_crashed"], "this process started after the file was written"
-    os.utime(registration)
-    assert kinds(project) == []
-    registration.write_text('{"pid": 0')
+    """Break: judge by a pid, which another process may have; remove the file of one that starts, or that ended."""
+    record, lock = project.root.overseer_file, project.root.lock("overseer")
+    journal = Journal(project)
+    journal.begin(None, ())
+    assert kinds(project) == ["overseer_crashed"], "its pid lives, but no supervisor holds the lock"
+    facts = examine(project.root)
+    claim = locks.hold_forever(lock)
+    assert claim is not None
+    assert kinds(project) == [], "it runs"
+    (one,) = repair_all(project, facts, diagnose(facts))
+    assert (one.done, record.exists()) == (False, True), "a supervisor has started in the meantime"
+    journal.end(0, "stopped on request")
+    os.close(claim)
+    assert kinds(project) == [], "it ended normally"
+    (one,) = repair_all(project, facts, diagnose(facts))
+    assert (one.text, record.exists()) == ("already resolved", True), "`llmc status` shows why it ended"
+    record.write_text('{"pid": 0')
     repair(project)
-    assert not registration.exists()
+    assert not record.exists()
 
     note = project.root.private / "manual_intervention_needed_20260101.txt"
     note.write_text("\nthe disk has to be changed\nmore\n")
@@ -271,6 +284,36 @@ def test_what_a_supervisor_left(project: Project) -> None:
     assert note.exists(), "the user's decision is not removed"
     note.rename(project.root.logs / note.name)
     assert kinds(project) == []
+
+
+def test_the_daemon_of_a_killed_supervisor_can_be_taken_over(project: Project) -> None:
+    """Break: remove the record while its daemon runs: the next supervisor would refuse to start beside that daemon."""
+    row = {"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "a"}
+    daemon = Identity.read(row)
+    Journal(project).begin(daemon, (5.0, 6.0))
+    claim = locks.hold_forever(project.root.lock("daemon"))
+    assert claim is not None
+
+    def found() -> Finding:
+        return next(one for one in diagnose(examine(project.root)) if one.kind == "overseer_crashed")
+
+    old(project.root.daemon, json.dumps(row))
+    facts = examine(project.root)
+    assert (found().repairable, "`llmc overseer`" in found().fix) == (False, True)
+    repair_all(project, facts, diagnose(facts))
+    assert former(project.root) == Former(daemon, (5.0, 6.0))
+    old(project.root.daemon, json.dumps({**row, "instance_id": "b"}))
+    assert found().repairable, "another daemon"
+    facts = examine(project.root)
+    old(project.root.daemon, json.dumps(row))
+    (one,) = [one for one in repair_all(project, facts, diagnose(facts)) if one.finding.group == "supervisor"]
+    assert (one.text, former(project.root).daemon) == ("already resolved", daemon), (
+        "seen again before the repair"
+    )
+    os.close(claim)
+    assert found().repairable, "its daemon is gone"
+    repair(project)
+    assert former(project.root) == Former()
 
 
 def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path) -> None:

@@ -14,15 +14,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import llmc
+from llmc.base.files import private_dir
 from llmc.base.names import SessionName, TaskId, WorkerName
 from llmc.base.processes import Process, identify, is_alive
 from llmc.base.rotation import Limit, rotate
-from llmc.config.model import Config, Overseer, Repo
+from llmc.config.edit import set_value
+from llmc.config.model import Config, Overseer
+from llmc.config.model import Repo as RepoConfig
 from llmc.daemon.log import open_log
 from llmc.records.state import AutoState, State
-from llmc.records.worker import Assignment, WorkerRecord
+from llmc.records.worker import Assignment, Status, WorkerRecord
 from llmc.repo.project import open_project
 from llmc.supervisor import daemon_process, supervisor_record
 from llmc.supervisor import watch as supervisor_watch
@@ -32,6 +36,8 @@ from llmc.supervisor.rules import decide
 from llmc.supervisor.watch import LogTail, Progress, Since, Watch
 from tests.support.auto import add, set_up, task_dir
 from tests.support.fleet import Fleet
+from tests.support.records import worker
+from tests.support.repos import Repo, make_project
 from tests.support.waiting import wait_until
 
 ERROR = b'{"level": "ERROR", "message": "%d", "cause": "git"}\n'
@@ -256,6 +262,47 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     tail.close()
 
 
+@pytest.mark.req("0-115")
+def test_a_worker_that_waits_for_an_answer_is_not_stalled(tmp_path: Path) -> None:
+    """Decision 0049. Break: count it as at work, or count its task as ready for the others."""
+    source = Repo(tmp_path / "source")
+    source.commit("a.txt", "a\n")
+    config = make_project(str(source.path), tmp_path / "root").root.config
+    set_value(config, "auto.task_list_id", "plan")
+    set_value(config, "auto.tasks_root", str(tmp_path / "tasks"))
+    project = open_project(str(tmp_path / "root"))
+    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, time.monotonic())
+    settings = Overseer(heartbeat_timeout_secs=1e9, stall_timeout_secs=-1.0)
+    tail = LogTail(project.root.logs / "daemon.jsonl")
+    part = Assignment(task_id=TaskId("1"), claim="c1", since_unix=1.0, dispatch="D_1")
+    asks = worker(Status.NEEDS_INPUT, reason="blocked", auto=True, assignment=part)
+    free = worker(Status.IDLE, name=WorkerName("w2"), auto=True)
+
+    def task(number: int, status: str) -> None:
+        row = {"id": str(number), "subject": "Do", "description": "", "blocks": [], "blockedBy": []}
+        folder = private_dir(tmp_path / "tasks/plan")
+        (folder / f"{number}.json").write_text(json.dumps({**row, "status": status}))
+
+    def has_work(*records: WorkerRecord) -> bool:
+        with project.store.transaction() as tx:
+            for record in records:
+                tx.put(record)
+        return Watch(project, daemon, tail, settings).look().has_work
+
+    task(1, "in_progress")
+    assert not has_work(asks), "only the user can go on"
+    assert supervisor_watch.stalled_workers(project) == []
+    assert not has_work(free), "no task is ready"
+    task(2, "pending")
+    assert has_work(), "a free worker should have taken it"
+    assert supervisor_watch.stalled_workers(project) == [], "its conversation is kept"
+    assert has_work(replace(free, held=True)), "then the worker that waits gives up its task for it"
+    dialog = replace(asks, reason="question")
+    assert has_work(dialog), "auto mode gives up that task"
+    assert supervisor_watch.stalled_workers(project) == ["w1"]
+    tail.close()
+
+
 @pytest.mark.req("0-111", "0-115")
 def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A laptop slept. Break: judge by old ages, or treat each late check on a busy machine as a jump."""
@@ -346,7 +393,7 @@ def test_what_counts_as_progress(tmp_path: Path) -> None:
 @pytest.mark.req("0-102", "0-244")
 def test_its_settings() -> None:
     """Break: change any default."""
-    found = Config(repo=Repo(source="/s")).overseer
+    found = Config(repo=RepoConfig(source="/s")).overseer
     assert (found.heartbeat_timeout_secs, found.stall_timeout_secs, found.restart_cooldown_secs) == (
         30,
         3600,

@@ -79,6 +79,19 @@ def test_a_limit_is_not_the_clients_fault(error: str, cause: Cause) -> None:
     assert verdict(api_error=error, api_cause=cause).passed
 
 
+def test_a_client_that_is_still_busy_has_neither_passed_nor_failed() -> None:
+    """An API that does not answer is not the client's fault. Break: treat a turn without an end as a failure."""
+    found = verdict(turn_ended=False, busy=True, cleared=None, exited=None, exit_code=None)
+    assert (found.passed, found.is_undecided) == (False, True)
+    assert found.probes["stop"] is Result.NOT_TRIED
+    assert "still busy" in found.reason
+    assert "run the command again" in found.fix
+    assert not verdict(turn_ended=False).is_undecided
+    assert not verdict(ready=False, busy=True).is_undecided, "an earlier failure decides"
+    assert verdict(busy=True).passed, "its hook reported the end"
+    assert not verdict().is_undecided
+
+
 @pytest.mark.parametrize("field", ["launched", "ready", "arrived", "turn_ended", "cleared", "exited"])
 def test_nothing_passes_that_was_not_tried(field: str) -> None:
     """Break: treat a probe that was not reached as a pass."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.config.load import check_text
@@ -29,7 +29,16 @@ from llmc.doctor.rules.facts import (
     WorkerFacts,
     contained,
 )
-from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
+from llmc.doctor.rules.new_record import (
+    Found,
+    Rebase,
+    assigned,
+    is_over,
+    keep_marks,
+    owned,
+    rebuilt,
+    unknown,
+)
 from llmc.doctor.rules.records import LOST_PROMPT, record_fixes, task_in
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
@@ -391,7 +400,8 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"daemon": DaemonFacts(**RUNNING, socket_problem="gone")}, "daemon_socket", False),
         ({"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=61)}, "daemon_stalled", False),
         ({"manual_intervention": (("/r/x.txt", "get a new key", "/r/logs/"),)}, "manual_intervention", False),
-        ({"overseer_crashed": ("/r/.llmc/overseer.json",)}, "overseer_crashed", True),
+        ({"overseer_crashed": (("/r/.llmc/overseer.json", False),)}, "overseer_crashed", True),
+        ({"overseer_crashed": (("/r/.llmc/overseer.json", True),)}, "overseer_crashed", False),
         ({"task_list": ("3.json: it is no JSON object",)}, "task_list", False),
         ({"goals": (("goals are stopped in safe mode", "look at it"),)}, "goals", False),
         ({"claim": (Claim("c1", TaskKey("plan", TaskId("3")), "auto-1"),)}, "claim", True),
@@ -429,6 +439,21 @@ def test_the_root(about: dict[str, Any], kind: str, repairable: bool) -> None:
 )
 def test_a_root_in_good_order(about: dict[str, Any]) -> None:
     assert whole(GOOD, **about) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("adam", "run `llmc add adam` to adopt it, or move"),
+        ("auto-3", "run `llmc doctor --rebuild` to adopt it, or move"),
+        ("Foo", "move"),
+        ("overseer", "move"),
+    ],
+)
+def test_a_stray_worktree_is_adopted_by_a_command_that_works(name: str, advice: str) -> None:
+    """Break: suggest `llmc add` for a name that it refuses."""
+    (finding,) = whole(GOOD, strays=(Stray(name),))
+    assert finding.fix == f"{advice} it out of .worktrees"
 
 
 @pytest.mark.parametrize("kind", [StateFile.MISSING, StateFile.BROKEN, StateFile.NEWER])
@@ -612,6 +637,56 @@ def test_an_offline_worker_keeps_its_conversation() -> None:
         found_worker(alive=False, claude_session_id=session, transcript_path="/t", prompt="p"), NOW
     )
     assert (record.claude_session_id, record.transcript_path, record.instance) == (session, "/t", "")
+
+
+#: what a rebuilt record does not have, on purpose: nothing outside the old state shows it
+FORGOTTEN = {
+    # accepts, prompts and questions in progress end
+    *(
+        "accept",
+        "delivery",
+        "report",
+        "asked",
+        "self_review",
+        "announced_tasks",
+        "applied_events",
+        "removal_ref",
+    ),
+    # the next review starts over
+    *("seen", "reviewed_sha", "reviewed_unix", "reviewed_patch", "uncommitted"),
+    *("resolution_attempts", "validate_rebase", "validation_due", "validation_output", "rebase_due"),
+    # the latest failure, and what patrol looks for again
+    *("error_reason", "cause", "failed_sha", "crash_count", "last_crash_unix", "person", "refused_hosts"),
+    *("commits_seen_unix", "background_since_unix"),
+    # the subject is that of the prompt, the model the configured one; marks identify the pane; the log has the usage
+    *("current_subject", "task_prompt", "model", "pane_id", "metered"),
+}
+
+
+def test_a_rebuilt_record_forgets_no_field() -> None:
+    """Break: add a field to the record, or remove one from Found, and forget it here."""
+    rebase = Rebase("before", "base", ("a.txt",))
+    whole = {
+        "agent": "claude",
+        "config_dir": "/c",
+        "claude_session_id": ClaudeSessionId("s1"),
+        "transcript_path": "/t",
+        "prompt": "p",
+        "contained": True,
+    }
+    at_work = rebuilt(found_worker(**whole, git=git_facts(rebasing=True), rebase=rebase), NOW)
+    done = rebuilt(found_worker(**whole, git=git_facts(ahead=1)), NOW)
+    old = replace(at_work, held=True, held_since_unix=5.0, taken_back=("c0ffee",))
+    kept = keep_marks(assigned(at_work, CLAIM, {}, NOW), old)
+    empty = {one.name: one.default for one in fields(WorkerRecord)}
+    remembered = {
+        name
+        for name, default in empty.items()
+        if any(getattr(record, name) != default for record in (at_work, done, kept))
+    }
+    assert remembered & FORGOTTEN == set()
+    assert empty.keys() - remembered - FORGOTTEN == {"auto"}, "which follows from the name"
+    assert not rebuilt(found_worker(**whole, alive=False), NOW).contained, "only of a running agent"
 
 
 def test_what_is_not_known_is_said() -> None:

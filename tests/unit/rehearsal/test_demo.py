@@ -1,9 +1,12 @@
 """What `llmc demo` prints while it runs."""
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from llmc.rehearsal import demo, fleet_demo, sample
 from llmc.rehearsal.show import Show
@@ -115,3 +118,15 @@ def test_a_task_that_needed_no_changes_is_told(
     ]
     demo.watch(Recorded(tmp_path, events, 2), 30.0)
     assert capsys.readouterr().out.count("landed task ") == len(sample.TASKS)
+
+
+@pytest.mark.parametrize(("mode", "worker"), [((), "auto-1"), (("--by-hand",), "adam")])
+def test_what_to_try_next_names_a_worker_of_the_demo(
+    monkeypatch: pytest.MonkeyPatch, mode: tuple[str, ...], worker: str
+) -> None:
+    """Break: name an auto worker in both modes."""
+    for story in ("tell_auto", "tell_by_hand"):
+        monkeypatch.setattr(demo, story, lambda show: None)
+    done = CliRunner().invoke(demo.demo, [*mode, "--keep"])
+    assert f"llmc attach {worker} " in done.output
+    shutil.rmtree(shlex.split(done.output.strip().splitlines()[-1])[-1])

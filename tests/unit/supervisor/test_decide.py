@@ -80,11 +80,12 @@ def test_what_only_a_person_can_fix(cause: str, kind: FailureKind) -> None:
 
 
 @pytest.mark.req("0-152")
-@pytest.mark.parametrize("cause", ["limit", "api"])
+@pytest.mark.parametrize("cause", ["limit", "api", "canary"])
 def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
     """Break: count a wait as a remediation, or wait equally long each time."""
     history, waits = History(remediated=True, remediations=(1.0,)), []
-    config = replace(CONFIG, auto=replace(CONFIG.auto, **{f"{cause}_backoff_secs": 60.0}))
+    key = "limit_backoff_secs" if cause == "limit" else "api_backoff_secs"
+    config = replace(CONFIG, auto=replace(CONFIG.auto, **{key: 60.0}))
     for _ in range(8):
         verdict, history = after_failure(Failure(FailureKind.LOG, "x", cause), history, 1.0, 5.0, config)
         assert isinstance(verdict, Restart)

@@ -12,6 +12,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain
 from llmc.base.proc import ToolMissing
+from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.check import LOCK_S, Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import Facts
 from llmc.landing import default_branch, slots, undo
@@ -46,9 +47,17 @@ def _undo_stopped(facts: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
 
 def _stray(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     for stray in facts.strays:
-        adopt = f"run `llmc add {shlex.quote(stray.name)}` to adopt it, or move it out of .worktrees"
-        fix = adopt if stray.is_worktree else "move it out of .worktrees"
-        yield Finding(f".worktrees/{stray.name} does not belong to any worker", fix, subject=stray.name)
+        adopt = _adopting(stray.name) if stray.is_worktree else ""
+        fix = f"run `{adopt}` to adopt it, or " if adopt else ""
+        text = f".worktrees/{stray.name} does not belong to any worker"
+        yield Finding(text, f"{fix}move it out of .worktrees", subject=stray.name)
+
+
+def _adopting(name: str) -> str:
+    """The command that makes a worktree of this name a worker's; "" if no worker may have the name."""
+    if is_auto_name(name):
+        return "llmc doctor --rebuild"
+    return f"llmc add {name}" if check_worker_name(name) is None else ""
 
 
 def _pruned(at: Sight) -> Iterator[str]:

@@ -5,12 +5,11 @@ import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from llmc.base import locks, processes
+from llmc.base import locks
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import explain, read_json, read_text
+from llmc.base.files import explain, json_record, read_json, read_text
 from llmc.base.names import SessionName
 from llmc.config.paths import Root
 from llmc.doctor.check import DETACH, Check, Finding, Sight, Turn, fixable
@@ -26,8 +25,6 @@ READY_S = 120.0
 HEARTBEAT_LATE_S = 60.0
 #: an older launch spec is of an agent that never started; a starting agent reads and removes its spec
 STALE_SPEC_S = 60.0
-#: a process that started this much later than its registration is a different process
-_SAME_PROCESS_S = 5.0
 #: prefix of the files in which a remediation requests manual intervention
 MANUAL = "manual_intervention_needed_"
 
@@ -177,26 +174,44 @@ def _manual(_: Facts, seen: tuple[tuple[str, str, str], ...]) -> Iterator[Findin
         )
 
 
-def _dead_overseer(root: Root) -> list[str]:
-    """The path of `overseer.json` if its supervisor is gone; empty if there is no such file, or it runs."""
-    path = root.overseer_file
-    try:
-        written = path.stat().st_mtime
-        registration: Any = read_json(path)
-        pid = int(registration["pid"])
-    except FileNotFoundError:
+def _killed_overseer(project: Project) -> list[tuple[str, bool]]:
+    """Path of the record of a killed supervisor, and whether its daemon is running; none if a supervisor runs."""
+    return [] if locks.is_held(project.root.lock("overseer")) else _record_without_end(project)
+
+
+def _record_without_end(project: Project) -> list[tuple[str, bool]]:
+    """The same, if no supervisor is running. A record with its end is kept: it says why the supervisor stopped."""
+    path = project.root.overseer_file
+    record = json_record(path)  # {} if partial
+    if not path.exists() or record.get("state") == "terminated":
         return []
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return [str(path)]  # a partial file belongs to no running process
-    began = processes.began_unix(pid)
-    lives = began is not None and began <= written + _SAME_PROCESS_S
-    return [] if lives else [str(path)]
+    its, found = Registration.read(record.get("daemon")), sight.registration(project.root.path)
+    its_daemon_runs = (
+        its is not None
+        and found is not None
+        and found.instance_id == its.instance_id
+        and project.daemon_runs()
+    )
+    return [(str(path), its_daemon_runs)]
+
+
+def _killed(_: Facts, seen: tuple[tuple[str, bool], ...]) -> Iterator[Finding]:
+    for path, its_daemon_runs in seen:
+        if its_daemon_runs:  # the next supervisor needs the record
+            fix = "run `llmc overseer` to take over the daemon, or `llmc down` to stop it"
+            yield Finding("the supervisor was killed; its daemon is still running", fix, subject=path)
+        else:
+            yield fixable(f"a supervisor crashed and left behind {path}", subject=path)
 
 
 def _forget_overseer(project: Project, path: str) -> str:
-    if path not in _dead_overseer(project.root):
-        return "already resolved"
-    Path(path).unlink(missing_ok=True)
+    """While we hold the lock no supervisor can start, so no record of a running one is removed."""
+    with locks.claim(project.root.lock("overseer")) as ours:
+        if not ours:
+            raise Refused("a supervisor has started in the meantime", hint="Run `llmc doctor` again.")
+        if (path, False) not in _record_without_end(project):
+            return "already resolved"
+        Path(path).unlink(missing_ok=True)
     return "removed"
 
 
@@ -237,9 +252,7 @@ CHECKS = (
     Check("manual_intervention", "supervisor", "the remediation agent requested manual intervention",
         look=_notes, judge=_manual),
     Check("overseer_crashed", "supervisor", "a crashed supervisor left a file behind",
-        look=lambda at: _dead_overseer(at.project.root),
-        judge=lambda _, seen: (fixable(f"a supervisor crashed and left behind {p}", subject=p) for p in seen),
-        fix=_forget_overseer),
+        look=lambda at: _killed_overseer(at.project), judge=_killed, fix=_forget_overseer),
     Check("tmux", "sessions", "tmux did not answer", judge=_tmux, needs=("tmux",)),
     Check("session_without_worker", "sessions", "a tmux session does not belong to any worker", judge=_without_worker,
         fix=_end_session, turn=Turn.CLONE, needs=("state",)),

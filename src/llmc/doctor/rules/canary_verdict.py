@@ -30,6 +30,7 @@ OTHER_VERSION = (
     "To use another version of the client, run `llmc config set defaults.agent_command PATH`. "
     "To start anyway, run `llmc up --auto --detach --no-canary`"
 )
+LATER = "Wait a few minutes, then run the command again"
 BY_HAND = "Run `llmc claude`, log in or answer its dialogs, then run `llmc up --auto --detach` again"
 
 
@@ -64,6 +65,8 @@ class Observed(Struct, frozen=True):
     api_cause: Cause = Cause.AGENT
     #: idle according to its status file, although no hook reported the end of its turn
     rests: bool = False
+    #: still busy when the time was up, so nothing shows how the turn ends
+    busy: bool = False
     cleared: bool | None = None
     #: whether it exited after /exit, and its exit code; None if tmux did not report it
     exited: bool | None = None
@@ -85,6 +88,10 @@ def _account_is_good(seen: Observed) -> bool | None:
     if not seen.turn_ended:
         return None
     return not seen.api_cause.needs_a_person if seen.api_error else True
+
+
+def _turn_ended(seen: Observed) -> bool | None:
+    return None if seen.busy and not seen.turn_ended else seen.turn_ended
 
 
 def _ended_well(seen: Observed) -> bool | None:
@@ -149,7 +156,7 @@ PROBES: tuple[Probe, ...] = (
         ),
         essential=False,
     ),
-    Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),
+    Probe("stop", _turn_ended, _no_turn_end),
     Probe(
         "account",
         _account_is_good,
@@ -180,6 +187,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     screen: tuple[str, ...] = ()
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether it neither passed nor failed."""
+        return not self.passed and Result.FAILED not in self.probes.values()
+
+    @property
     def summary(self) -> str:
         """One line for users."""
         what = f"{self.client} with {self.tmux}"
@@ -201,12 +213,18 @@ def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **
         tmux=tmux,
         at_unix=at_unix,
         passed=tried,
-        reason=failed.words(seen) if failed else "" if tried else "the canary was interrupted",
-        fix=failed.fix if failed else "",
+        reason=failed.words(seen) if failed else "" if tried else _no_result(seen),
+        fix=failed.fix if failed else "" if tried else LATER,
         probes=results,
         cannot_see=tuple(p.words(seen) for p in PROBES if results[p.name] is Result.UNSEEN),
         **evidence,
     )
+
+
+def _no_result(seen: Observed) -> str:
+    if seen.busy:
+        return "the client was still busy with a one-word prompt when the time was up; the API may be slow or unreachable"
+    return "the canary was interrupted"
 
 
 def result_of(probe: Probe, seen: Observed) -> Result:

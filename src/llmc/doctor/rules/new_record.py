@@ -33,11 +33,12 @@ class Found(Struct, frozen=True):
     worktree_path: str
     session_id: SessionName
     created_at_unix: float
-    #: its agent: whether it runs, its launch id, kind and config directory, and its own status
+    #: its agent: whether it runs, its launch id, kind and config directory, whether it is contained, and its own status
     alive: bool = False
     instance: str = ""
     agent: str = ""
     config_dir: str = ""
+    contained: bool = False
     busy: bool = False
     asks: bool = False
     claude_session_id: ClaudeSessionId | None = None
@@ -64,6 +65,7 @@ def rebuilt(found: Found, now: float) -> WorkerRecord:
         instance=found.instance if runs else "",
         agent=found.agent,
         config_dir=found.config_dir,
+        contained=found.contained and runs,
         claude_session_id=found.claude_session_id,
         transcript_path=found.transcript_path,
         **_open_rebase(found, now),
@@ -127,8 +129,10 @@ def _open_rebase(found: Found, now: float) -> dict[str, Any]:
 
 
 def keep_marks(record: WorkerRecord, old: WorkerRecord | None) -> WorkerRecord:
-    """Keep the hold, if the old state is readable."""
-    return record if old is None else replace(record, held=old.held)
+    """Keep the hold, and the reverted commits that must not land again, if the old state is readable."""
+    if old is None:
+        return record
+    return replace(record, held=old.held, held_since_unix=old.held_since_unix, taken_back=old.taken_back)
 
 
 def assigned(

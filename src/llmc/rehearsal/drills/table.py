@@ -111,5 +111,3 @@ _ALL = (
 DRILLS = {drill.name: drill for drill in _ALL}
 #: what `--all` runs; `night` takes as long as it is told to
 EVERY = [drill for drill in _ALL if drill.name != "night"]
-#: the drills of the failure tables behind llmc's requirements; the others are about goals
-ROWS = [drill for drill in EVERY if drill.row]

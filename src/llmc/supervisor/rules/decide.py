@@ -81,6 +81,10 @@ _ADVICE = {
 }
 
 
+#: causes that pass on their own; `canary`: it had no result about the client
+_PASSES = ("limit", "api", "canary")
+
+
 def after_failure(
     failure: Failure, history: History, ran_s: float, now: float, config: Config
 ) -> tuple[Verdict, History]:
@@ -128,7 +132,7 @@ def _by_cause(cause: str, text: str, history: History, config: Config) -> tuple[
     """The verdict on a cause that no agent can fix, because it needs the user or passes on its own; None for others."""
     if cause in _ADVICE:
         return End(Exit.HUMAN, f"manual fix required ({cause}): {text}", _ADVICE[cause]), history
-    if cause in ("limit", "api"):
+    if cause in _PASSES:
         first_s = config.auto.limit_backoff_secs if cause == "limit" else config.auto.api_backoff_secs
         wait_s = min(MOST_WAIT_S, first_s * 2.0 ** min(history.waits, 10))
         after = replace(history, remediated=False, waits=history.waits + 1)
