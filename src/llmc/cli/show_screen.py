@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmc.api import roots
 from llmc.api.roots import Kind, Project
@@ -35,13 +35,18 @@ _INTERACTIVE = (
     "demo",
     "drill",
 )
-#: options with which a command runs until the user stops it
-_ENDLESS = frozenset({"--follow", "-F", "--watch"})
+#: options, as click names them, with which a command runs until the user stops it
+_ENDLESS = ("follow", "watch")
 #: commands that run until the user stops them, except with these options
-_SERVERS = {
-    "up": frozenset({"--detach", "-d", "--help"}),
-    "web": frozenset({"--detach", "--link", "--sign-out", "--stop", "--help"}),
+_SERVERS = {"up": ("detach",), "web": ("detach", "new_link", "sign_out", "stop")}
+#: commands that open an editor without one of these
+_WRITTEN = {
+    "start": ("prompt", "prompt_file"),
+    "message": ("text", "file"),
+    "reject": ("message", "file", "comments"),
 }
+#: with these, click prints the help of any command
+_HELP = frozenset({"--help", "-h"})
 #: time limit of a typed command; it may take long, since an accept validates
 COMMAND_S = 3600.0
 #: most output of a typed command, since the screen keeps it
@@ -81,6 +86,7 @@ def show(project: Project, theme: str | None, only_ascii: bool) -> int:
     gc.disable()  # until the first frame is drawn
     while True:
         subscription = Subscription(project).start()  # reads the fleet while textual is imported
+        from llmc.cli.output import say_lines
         from llmc.tui import drawing, fleet_app
         from llmc.tui import theme as themes
 
@@ -89,7 +95,8 @@ def show(project: Project, theme: str | None, only_ascii: bool) -> int:
         brush = drawing.Brush(
             themes.THEMES[theme or settings.theme], themes.wants_ascii(_environ_of_user(), glyphs)
         )
-        code, chosen = fleet_app.run(project, subscription, brush, typed(project), roots.roots_of_user())
+        known = roots.roots_of_user()
+        code, chosen = fleet_app.run(project, subscription, brush, typed(project), known, say_lines)
         if chosen is None:
             return code
         with contextlib.suppress(LlmcError):
@@ -120,38 +127,99 @@ def typed(project: Project) -> "Typed":
         return [sys.executable, "-m", "llmc", "--root", str(project.root.path), *words]
 
     def run(words: Sequence[str], stopping: Callable[[], bool]) -> tuple[int, str]:
-        if words and words[0] in _SERVERS and _SERVERS[words[0]].isdisjoint(words):
+        command, given = _read(words)
+        if command in _SERVERS and not any(map(given.get, _SERVERS[command])) and _HELP.isdisjoint(words):
             return (
                 Exit.REFUSED,
                 f"this command runs until you stop it; to run it in the background: {shlex.join(words)} --detach",
             )
-        done = proc.run_bounded(
-            argv(words),
-            cwd=Path.cwd(),
-            env=dict(os.environ),
-            input=b"",
-            timeout_s=COMMAND_S,
-            most_bytes=OUTPUT_BYTES,
-            stopping=stopping,
-        )
+        try:
+            done = proc.run_bounded(
+                argv(words),
+                cwd=_directory(project),
+                env=dict(os.environ),
+                input=b"",
+                timeout_s=COMMAND_S,
+                most_bytes=OUTPUT_BYTES,
+                stopping=stopping,
+            )
+        except proc.Overran as error:
+            printed = f"printed more than {OUTPUT_BYTES >> 20} MiB"
+            why = printed if isinstance(error, proc.PrintedTooMuch) else f"took longer than {COMMAND_S:g} s"
+            raise LlmcError(
+                f"llmc stopped `llmc {shlex.join(words)}`: it {why}",
+                hint="Run the command in another terminal.",
+            ) from error
         return done.returncode, done.stdout + done.stderr
 
     def needs_terminal(words: Sequence[str]) -> bool:
-        is_endless = not _ENDLESS.isdisjoint(words)
-        is_one = bool(words) and words[0] in _INTERACTIVE
-        return is_one or is_endless or list(words[:2]) in (["config", "edit"], ["status", "-w"])
+        command, given = _read(words)
+        is_one = command.partition(" ")[0] in _INTERACTIVE or command == "config edit"
+        root = str(project.root.path)
+        return is_one or any(map(given.get, _ENDLESS)) or _opens_editor(root, command, given, words)
 
-    return Typed(argv, run, needs_terminal, lambda line: _completions(str(project.root.path), line))
+    return Typed(argv, run, needs_terminal, lambda line: _completions(project, line))
 
 
-def _completions(root: str, line: str) -> list[str]:
+def _read(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The command that a command line names, such as `config edit`, and its parameters as click reads them."""
+    from click.shell_completion import _resolve_context
+
+    from llmc.cli.app import cli
+
+    context = _resolve_context(cli, {}, "llmc", list(words))
+    names = context.command_path.split()[1:]
+    return " ".join(names), context.params
+
+
+def _opens_editor(root: str, command: str, given: dict[str, Any], words: Sequence[str]) -> bool:
+    """Whether a command lets the user write its text in an editor."""
+    if command not in _WRITTEN or not _HELP.isdisjoint(words):
+        return False
+    if any(given.get(name) not in (None, False) for name in _WRITTEN[command]):
+        return False
+    # `llmc reject TEXT` is for the worker reviewed last.
+    alone = given.get("worker") if command == "reject" else None
+    return alone is None or alone in roots.statuses(root)
+
+
+def _directory(project: Project) -> Path:
+    """Where a command runs: the directory of the user, or the root if that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return project.root.path
+
+
+def _completions(project: Project, line: str) -> list[str]:
     """Completions of the last word of a command line."""
     from click.shell_completion import ShellComplete
 
     from llmc.cli.app import cli
+    from llmc.tui.typed import parted
 
-    words = line.split(" ")
+    _, words, last = parted(line)
     found = ShellComplete(cli, {}, "llmc", "_LLMC_COMPLETE").get_completions(
-        ["--root", root, *words[:-1]], words[-1]
+        ["--root", str(project.root.path), *words], last
     )
-    return [item.value for item in found]
+    values: list[str] = []
+    for item in found:
+        is_plain, is_directory = item.type == "plain", item.type == "dir"
+        values += [item.value] if is_plain else _paths(_directory(project), item.value, is_directory)
+    option = last[: last.index("=") + 1] if last.startswith("-") and "=" in last else ""
+    return [f"{option}{value}" for value in values]
+
+
+def _paths(start: Path, begun: str, only_directories: bool) -> list[str]:
+    """The paths that begin so; a directory ends with a slash."""
+    folder, name = os.path.split(begun)
+    try:
+        entries = sorted(os.scandir(start / folder), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [
+        os.path.join(folder, entry.name) + "/" * entry.is_dir()
+        for entry in entries
+        if entry.name.startswith(name) and (name or not entry.name.startswith("."))
+        if entry.is_dir() or not only_directories
+    ]

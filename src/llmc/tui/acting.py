@@ -2,10 +2,11 @@
 
 import os
 
-from llmc.api.said import BAD, GOOD, PLAIN, Said, Show, failed
+from llmc.api.said import BAD, GOOD, PLAIN, Said, Show, command_line, failed
 from llmc.api.views import Item, Row
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, UsageError
+from llmc.base.proc import ShuttingDown
 from llmc.tui import later
 from llmc.tui.diff_keys import Reviewing
 from llmc.tui.lines import Lines
@@ -15,7 +16,7 @@ from llmc.tui.typed import words_of
 class Acting(Reviewing):
     def do_accept(self) -> None:
         name = self._worker_or_say("accept its work")
-        entry = self.store.entry
+        entry = self.here
         if not name or entry is None or entry.row is None:
             return
         row = entry.row
@@ -48,18 +49,14 @@ class Acting(Reviewing):
             look=self.view != "diff",
         )
 
-    def _read_again(self, name: str) -> None:
-        """Read the diff again after an accept, if it is on the screen."""
-        if self.view == "diff" and self.diff is not None and self.diff.page.worker == name:
-            self.read_diff(name)
-
     def _waits_for(self, row: Row, item: Item | None) -> str:
         """What a worker is doing or waiting for, and the key or command to use; agrees with its row in the list."""
         if item is None:
             return f"has status {row.status}"
         if item.next.startswith("llmc answer "):
-            return "is asking a question (press A to answer)"
-        key = " (press m to send a message)" if item.next.startswith("llmc message ") else ""
+            return f"is asking a question (press {self.key_names['answer']} to answer)"
+        press = f" (press {self.key_names['message']} to send a message)"
+        key = press if item.next.startswith("llmc message ") else ""
         return f"has status {row.status}: {item.sentence}{key or f'; next: {item.next}' if item.next else ''}"
 
     def do_undo(self) -> None:
@@ -93,8 +90,7 @@ class Acting(Reviewing):
             )
 
     def do_start(self) -> None:
-        name = self.store.worker
-        entry = self.store.entry
+        name, entry = self.worker_here, self.here
         free = entry is not None and entry.row is not None and entry.row.status in ("idle", "no_changes")
         chosen = name if name and free else None
         title = f"task for {chosen}:" if chosen else "task for the next idle worker, or for a new worker:"
@@ -114,7 +110,7 @@ class Acting(Reviewing):
         self._send("name", name, name, later.orders.add(self.project, name))
 
     def do_answer(self) -> None:
-        here = self.store.entry
+        here = self.here
         if here is not None and here.node is not None and here.there is not None and here.there.question:
             self._answer_there(f"{here.node.name}/{here.there.who}", here.there.question)
             return
@@ -124,9 +120,8 @@ class Acting(Reviewing):
         try:
             question = later.workers.question(self.project, name)
         except LlmcError as error:
-            entry = self.store.entry
-            if entry is not None and entry.row is not None and entry.item is not None:
-                told = f"nothing to answer: {name} {self._waits_for(entry.row, entry.item)}"
+            if here is not None and here.row is not None and here.item is not None:
+                told = f"nothing to answer: {name} {self._waits_for(here.row, here.item)}"
                 self._say("", told, PLAIN)
                 return
             self.said.append(failed(f"llmc answer {name}", error, now_unix()))
@@ -157,7 +152,8 @@ class Acting(Reviewing):
         elif self.view == "roots":
             self.leave(self.roots.paths[self.roots.cursor])
         elif self.view:
-            self._say("", "nothing to open here; press Esc to go back to the list", PLAIN)
+            told = f"nothing to open here; press {self.key_names['back']} to go back to the list"
+            self._say("", told, PLAIN)
         elif entry is None:
             self._say("", "nothing is selected", PLAIN)
         elif entry.spot.kind == "section":
@@ -195,40 +191,41 @@ class Acting(Reviewing):
         self._terminal(terminal.argv, terminal.env)
 
     def do_command(self) -> None:
-        title = f"llmc ... (Tab completes; selected: {self.store.worker or 'none'}):"
+        title = f"llmc ... (Tab completes; selected: {self.worker_here or 'none'}):"
         self._open_form(title, self._run_command, complete=self.typed.completed)
 
     def _run_command(self, text: str) -> None:
-        line = text.strip().removeprefix("llmc ")
         try:
-            words = words_of(line)
+            words = words_of(text)
         except UsageError as error:
-            self.said.append(failed(f"llmc {line}", error, now_unix()))
+            self.said.append(failed(text.strip(), error, now_unix()))
             self.redraw()
             return
         if not words:
             return
+        command = command_line(*words)
         if self.typed.needs_terminal(words):
-            self._say(f"llmc {line}", "", PLAIN)
-            self._terminal(self.typed.argv(words), None)
+            self._say(command, "", PLAIN)
+            if code := self._terminal(self.typed.argv(words), None):
+                self._say(command, f"(exit {code})", BAD)  # what it printed is no longer on the screen
             return
 
         def act(show: Show) -> Said:
-            self.running.append(line)
             try:
                 code, output = self.typed.run(words, self.has_left.is_set)
-            finally:
-                self.running.remove(line)
+            except ShuttingDown:
+                return Said(command, "stopped", now_unix(), BAD)
             last = next((one for one in reversed(output.splitlines()) if one.strip()), "done")
             return Said(
-                f"llmc {line}",
+                command,
                 last if code == 0 else f"{last}  (exit {code})",
                 now_unix(),
                 BAD if code else GOOD,
                 output,
             )
 
-        self._run("", (f"llmc {line}", act), self._show_output)
+        made = command, later.orders.guarded(command, act)
+        self._run("", made, self._show_output, stops=True)
 
     def _show_output(self, said: Said) -> None:
         is_long = len(said.detail.splitlines()) > 1

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from llmc.api.said import PLAIN, Act, Said, Show, failed
@@ -12,7 +13,6 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.text import counted
 from llmc.tui import later
-from llmc.tui.frame import SAVE_S
 from llmc.tui.moving import Moving
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Reviewing(Moving):
         name = self._worker_or_say("review its changes")
         if not name:
             return
-        self.view, self.diff = "diff", None
+        self.view, self.diff, self.diff_worker = "diff", None, name
         self.page_lines = [Text(f" loading {name}'s changes ...", style=self.brush.theme.muted)]
         self.redraw()
         self.read_diff(name)
@@ -47,8 +47,8 @@ class Reviewing(Moving):
             seen = None
             try:
                 page = later.commenting.page(self.project, name, since)
-                self.call_from_thread(self._show_diff, page, read)
-                seen = functools.partial(later.commenting.remember, self.project, page)
+                if self.call_from_thread(self._show_diff, page, read):
+                    seen = functools.partial(later.commenting.remember, self.project, page)
             except LlmcError as error:
                 self.call_from_thread(self._no_diff, name, error, read)
             finally:
@@ -73,13 +73,21 @@ class Reviewing(Moving):
         self.said.append(failed(f"llmc review {name}", error, now_unix()))
         self.redraw()
 
-    def _show_diff(self, page: "Page", read: int) -> None:
-        """Show a diff, unless a later read is shown (reads end in any order) or the user has moved on."""
-        is_asked = page.since == self.diff_since and self.store.worker in ("", page.worker)
-        if self.view == "diff" and is_asked and read > self.diff_shown:
-            self.diff_shown = read
-            self.diff = later.diff_view.DiffView.of(page, self.diff)
-            self.redraw()
+    def _show_diff(self, page: "Page", read: int) -> bool:
+        """Show a diff; False if a later read is shown (reads end in any order) or the user has moved on."""
+        is_asked = (page.worker, page.since) == (self.diff_worker, self.diff_since)
+        if self.view != "diff" or not is_asked or read <= self.diff_shown:
+            return False
+        self.diff_shown = read
+        self.diff = later.diff_view.DiffView.of(page, self.diff, self.key_names["fold"])
+        self.drafts = {key: kept for key, kept in self.drafts.items() if kept[0] >= read}
+        self.redraw()
+        return True
+
+    def _read_again(self, name: str) -> None:
+        """Read the diff again after an order for its worker, if it is on the screen."""
+        if self.view == "diff" and self.diff_worker == name:
+            self.read_diff(name)
 
     def _jump(self, what: str, by: int) -> None:
         if self.diff is not None and not self.diff.jump(what, by):
@@ -186,7 +194,6 @@ class Reviewing(Moving):
         if line.kind == "comment" and draft is None:
             self._say("", "cannot edit this comment: it was already sent; comment on its line instead", PLAIN)
             return
-        saved: list[str] = [draft.id] if draft else []
         file = diff.file
         row = line.row if line.row >= 0 else None
 
@@ -195,40 +202,50 @@ class Reviewing(Moving):
         number = f":{at.new or at.old}" if at is not None and (at.new or at.old) else ""
         key = f"comment {name} {where} {row}"
 
+        kept = self.drafts.get(key)
+        if kept is not None and (draft is None or draft.id == kept[1].id):
+            draft = kept[1]  # saved a moment ago: the diff does not show it yet
+        saved = draft
+
         def keep(text: str) -> None:
-            if not text.strip():
+            nonlocal saved
+            if not text.strip() or (saved is not None and saved.text == text):
                 return
             self.unsent[key] = text
-            if saved:
-                later.commenting.edit(self.project, name, saved[0], text)
+            if saved is not None:
+                saved = later.commenting.edit(self.project, name, saved.id, text)
             else:
-                saved.append(later.commenting.add(self.project, name, file, row, text).id)
+                saved = later.commenting.add(self.project, name, file, row, text)
+            self.drafts[key] = self.reads.begun, saved
             del self.unsent[key]
 
-        def keep_soon(text: str) -> None:
-            if self._save is not None:
-                self._save.stop()
-            self._save = self.set_timer(SAVE_S, lambda: self._kept(keep, text))
-
         def send(text: str) -> None:
-            if self._save is not None:
-                self._save.stop()
+            self.drop_save()
             self._change_comments(lambda: keep(text))
+
+        def left(text: str) -> None:
+            if saved is not draft or text != (draft.text if draft else ""):
+                send(text)
 
         self._open_form(
             f"comment on {where}{number}:",
             send,
             text=draft.text if draft else "",
             keep=key,
-            changed=keep_soon,
+            changed=lambda text: self.save_soon(lambda: self._kept(keep, text)),
+            left=left,
         )
 
     def _kept(self, keep: Callable[[str], None], text: str) -> None:
         try:
             keep(text)
         except LlmcError as error:
-            self.said.append(failed("", error, now_unix()))
-            self._draw_bars()
+            said = replace(failed("", error, now_unix()), detail=text)
+            if self.has_left.is_set():
+                self.unsaved.append(said)
+            else:
+                self.said.append(said)
+                self._draw_bars()
 
     def do_delete_draft(self) -> None:
         diff = self.diff
@@ -274,7 +291,8 @@ class Reviewing(Moving):
         if self.view != "diff":
             self.do_diff()
             return
-        drafts = self.diff.page.drafts if self.diff is not None else []
+        shown = self.diff.page.drafts if self.diff is not None else []
+        drafts = {one.id for one in (*shown, *(one for _, one in self.drafts.values()))}
         many = counted(len(drafts), "comment")
         title = (
             f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"
@@ -285,4 +303,4 @@ class Reviewing(Moving):
 
     def _send_comments(self, name: str, text: str) -> None:
         made = later.orders.request(self.project, name, text)
-        self._send(f"request {name}", text, name, made, lambda said: self.read_diff(name))
+        self._send(f"request {name}", text, name, made, lambda said: self._read_again(name))

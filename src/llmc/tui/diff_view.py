@@ -53,11 +53,13 @@ class DiffView(Struct):
     width: int = 0
     #: the line and piece that the cursor was moved to; on any other line, the cursor is at the first piece
     piece: tuple[int, int] = (0, 0)
+    #: the key that unfolds unchanged lines
+    unfolds: str = "f"
 
     @classmethod
-    def of(cls, page: Page, before: "DiffView | None" = None) -> "DiffView":
+    def of(cls, page: Page, before: "DiffView | None" = None, unfolds: str = "f") -> "DiffView":
         """The view of a page. Folded files stay folded, and the cursor stays where it was."""
-        view = cls(page=page)
+        view = cls(page=page, unfolds=unfolds)
         view.folded = {file.path for file in page.files if file.folded or file.path in page.viewed}
         if before is not None and before.page.worker == page.worker:
             known = {file.path for file in before.page.files}
@@ -366,7 +368,7 @@ class DiffView(Struct):
         row, hidden = self.page.files[line.file].rows[line.row], self._hidden(line)
         lines = counted(hidden, "unchanged line")
         told = (
-            f"{'..':>{2 * NUMBER_CELLS}}  {lines} (f unfolds)"
+            f"{'..':>{2 * NUMBER_CELLS}}  {lines} ({self.unfolds} unfolds)"
             if hidden
             else f"{brush.rule * 3} line {row.new}"
         )

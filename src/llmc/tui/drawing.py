@@ -258,14 +258,14 @@ def _there(there: There, width: int, brush: Brush) -> Text:
     return text
 
 
-def about(entry: Entry | None, now: float, width: int, brush: Brush) -> list[Text]:
-    """The pane's text for an entry that is not a worker of this root."""
+def about(entry: Entry | None, now: float, width: int, brush: Brush, opens: str = "Enter") -> list[Text]:
+    """The pane's text for an entry that is not a worker of this root. `opens`: the key that opens it."""
     if entry is not None and entry.item is not None:
         return plain_lines(f"{entry.item.sentence}\n\nnext: {entry.item.next}", width)
     if entry is not None and entry.landed is not None:
         one = entry.landed
         told = f"{one.subject}\n\n{one.commit}\nlanded {clock(one.at_unix)} by {one.worker}"
-        return plain_lines(f"{told}\n\nPress Enter to show the commit", width)
+        return plain_lines(f"{told}\n\nPress {opens} to show the commit", width)
     if entry is not None and entry.node is not None:
         return _about_node(entry.node, entry.there, now, width, brush)
     return [Text("")]

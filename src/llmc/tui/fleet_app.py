@@ -1,6 +1,7 @@
 """The screen: key handling and start. The contents come from list_store.py, diff_view.py and drawing.py."""
 
 import time
+from collections.abc import Callable
 
 from textual import events
 
@@ -50,7 +51,8 @@ class FleetApp(Acting):
         if action is not None:
             getattr(self, f"do_{action}")()
         else:
-            self._say("", why_nothing(key, self._where(), self.actions[LIST]), PLAIN)
+            told = why_nothing(key, self._where(), self.actions[LIST], self.key_names)
+            self._say("", told, PLAIN)
         self._draw_bars()
 
     def _is_typing(self, event: events.Key) -> bool:
@@ -66,9 +68,11 @@ class FleetApp(Acting):
         return True
 
     def _tell_typing(self) -> None:
-        name = self.store.worker
-        to = name or "a worker"
-        self._say("", f"cannot type here; press m to send {to} a message, or Enter to attach", PLAIN)
+        to, keys = self.worker_here or "a worker", self.key_names
+        told = (
+            f"cannot type here; press {keys['message']} to send {to} a message, or {keys['enter']} to attach"
+        )
+        self._say("", told, PLAIN)
 
     def _confirm_key(self, key: str) -> None:
         confirm = self.confirm
@@ -103,9 +107,20 @@ class FleetApp(Acting):
 
 
 def run(
-    project: Project, subscription: Subscription, brush: Brush, typed: Typed, roots: list[str]
+    project: Project,
+    subscription: Subscription,
+    brush: Brush,
+    typed: Typed,
+    roots: list[str],
+    say: Callable[[str], None],
 ) -> tuple[int, str | None]:
-    """Show the screen until it ends; returns the exit code, and the root to open next or None."""
+    """Show the screen until it ends; returns the exit code, and the root to open next or None.
+
+    `say` prints what happens after that, until every order has ended.
+    """
     app = FleetApp(project, subscription, brush, typed, roots)
-    chosen = app.run()
+    try:
+        chosen = app.run()
+    finally:
+        app.finish(say)
     return Exit.FAILED if app.return_code is None else app.return_code, chosen

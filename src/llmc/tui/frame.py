@@ -16,7 +16,7 @@ from textual.timer import Timer
 
 from llmc.api.other_roots import OtherRoots, RootSeen
 from llmc.api.roots import Project, roots_of_user
-from llmc.api.said import BAD, GOOD, PLAIN, Act, Said
+from llmc.api.said import BAD, GOOD, PLAIN, Said
 from llmc.api.subscription import (
     Change,
     EventLine,
@@ -34,15 +34,17 @@ from llmc.base.text import printable, shortened
 from llmc.tui import drawing, keys, later
 from llmc.tui.drawing import Brush
 from llmc.tui.lines import Bar, Lines
-from llmc.tui.list_store import NEEDS, Store
+from llmc.tui.list_store import NEEDS, Entry, Store
 from llmc.tui.reads import Reads
 from llmc.tui.root_list import RootList
 from llmc.tui.terminal import TerminalDriver
 from llmc.tui.typed import Typed
 
 if TYPE_CHECKING:
+    from llmc.api.commenting import Comment
     from llmc.tui.diff_view import DiffView
     from llmc.tui.form import Form
+    from llmc.tui.performing import Order
 
 #: how long the cursor must rest before anything is captured or read for it
 REST_S = 0.12
@@ -92,8 +94,9 @@ class Frame(App[str | None]):
         self.brush, self.typed = brush, typed
         self.roots = RootList(roots, str(project.root.path))
         self._others = OtherRoots(self._from_thread)
-        remapped = project.config.ui.keys
-        self.actions = {where: keys.actions(where, remapped) for where in (keys.LIST, keys.DIFF)}
+        self.remapped = project.config.ui.keys
+        self.actions = {where: keys.actions(where, self.remapped) for where in (keys.LIST, keys.DIFF)}
+        self.key_names = keys.names(self.remapped)
         #: whether the other roots are followed yet
         self.knows_roots = False
         self.store = Store()
@@ -109,11 +112,15 @@ class Frame(App[str | None]):
         self.full = False
         self.mouse_on = True
         self.diff: DiffView | None = None
+        #: the worker whose diff was opened last
+        self.diff_worker = ""
         #: status and commit of the diff's worker when a change of the fleet last caused a read
         self.diff_of = ("", "")
         #: the `since` round of the latest request for the diff; an older request may end later
         self.diff_since = 0
         self.reads = Reads()
+        #: drafts that the shown diff may lack, by place, each with the number of the last read that began before
+        self.drafts: dict[str, tuple[int, Comment]] = {}
         #: the number of the read whose diff is shown
         self.diff_shown = 0
         self.confirm: Confirm | None = None
@@ -124,8 +131,8 @@ class Frame(App[str | None]):
         #: texts that were typed but not sent, by their purpose
         self.unsent: dict[str, str] = {}
         self.jobs: dict[str, str] = {}
-        #: typed commands that are running; they are stopped when the screen is closed
-        self.running: list[str] = []
+        #: the operations that run, and those whose outcome the screen has not shown
+        self.orders: list[Order] = []
         self.has_left = threading.Event()
         #: a worker to go to when it appears
         self.wanted = ""
@@ -134,6 +141,10 @@ class Frame(App[str | None]):
         self._letters: list[tuple[float, str]] = []
         self._rest: Timer | None = None
         self._save: Timer | None = None
+        #: saves the draft in the form
+        self._due: Callable[[], None] | None = None
+        #: drafts that could not be saved when the screen was closed
+        self.unsaved: list[Said] = []
 
     def compose(self) -> ComposeResult:
         yield Bar(id="head")
@@ -191,15 +202,33 @@ class Frame(App[str | None]):
         """Whether the form is open."""
         return self.form is not None and self.form.display
 
+    def save_soon(self, save: Callable[[], None]) -> None:
+        """Save once no key was pressed for a moment, or when the screen is closed."""
+        self.drop_save()
+        self._due, self._save = save, self.set_timer(SAVE_S, self._save_now)
+
+    def drop_save(self) -> None:
+        if self._save is not None:
+            self._save.stop()
+        self._due = self._save = None
+
+    def _save_now(self) -> None:
+        due = self._due
+        self.drop_save()
+        if due is not None:
+            due()
+
     def on_unmount(self) -> None:
         self.has_left.set()
+        self._save_now()
         self.subscription.stop()
         self._others.stop()
 
     def _tick(self) -> None:
         """Redraw, because ages grow; reads nothing."""
-        self._draw_list()
-        self._draw_bars()
+        if not self._exit:  # then the widgets are being removed; so below
+            self._draw_list()
+            self._draw_bars()
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.redraw)
@@ -236,6 +265,8 @@ class Frame(App[str | None]):
         self.call_later(self._told, change)  # does not wait: the screen may be waiting for this thread to end
 
     def _told(self, change: Change | RootSeen) -> None:
+        if self._exit:
+            return
         match change:
             case FleetSeen():
                 before = self._waiting()
@@ -323,7 +354,7 @@ class Frame(App[str | None]):
     def _screen_lines(self, width: int) -> list[Text]:
         worker, muted = self.store.worker, self.brush.theme.muted
         if not worker:
-            return drawing.about(self.store.entry, now_unix(), width, self.brush)
+            return drawing.about(self.store.entry, now_unix(), width, self.brush, self.key_names["enter"])
         if self.shown is None or self.shown.worker != worker:
             return [Text("...", style=muted)]
         lines = drawing.screen_text(self.shown.lines, width)
@@ -332,6 +363,8 @@ class Frame(App[str | None]):
         return lines
 
     def _draw_bars(self) -> None:
+        if self._exit:
+            return
         fleet, brush = self.store.fleet, self.brush
         self.query_one("#head", Bar).show(
             lambda width: drawing.header(fleet, now_unix(), width, brush, self.trouble, self._roots)
@@ -351,7 +384,7 @@ class Frame(App[str | None]):
         if self.view == "diff" and self.diff is not None:
             return Text(f" {self.diff.title(self.brush)}", style=f"bold {theme.text}")
         if self.view:
-            return Text(f" {later.page_texts.TITLES.get(self.view, self.view)}", style=f"bold {theme.text}")
+            return Text(f" {later.page_texts.title(self.view, self.key_names)}", style=f"bold {theme.text}")
         text = Text(" ")
         for name in TABS:
             style = f"bold {theme.text}" if name == self.tab else theme.muted
@@ -376,11 +409,11 @@ class Frame(App[str | None]):
             captured = f"  captured {drawing.age(now_unix() - self.shown.at_unix)} ago"
         else:
             captured = ""
-        entry = self.store.entry
+        entry = self.here
         command = ""
         if entry is not None:
             command = (entry.item.next if entry.item else "") or (entry.row.next if entry.row else "")
-        job = self.jobs.get(self.store.worker, "")
+        job = self.jobs.get(self.worker_here, "")
         told = f" {job}" if job else f" next: {printable(command)}" if command else ""
         text = Text(told, style=f"bold {theme.text}")
         text.append(captured, style=theme.muted)
@@ -416,8 +449,9 @@ class Frame(App[str | None]):
                 style=theme.muted,
             )
         if self.store.filter:
-            return Text(f" filter: {printable(self.store.filter)}   Esc clears", style=f"bold {theme.text}")
-        return Text(f" {keys.footer(self._where(), width - 2)}", style=theme.muted)
+            told = f" filter: {printable(self.store.filter)}   {self.key_names['back']} clears"
+            return Text(told, style=f"bold {theme.text}")
+        return Text(f" {keys.footer(self._where(), width - 2, self.remapped)}", style=theme.muted)
 
     def _rested(self) -> None:
         """Read what the pane shows once the cursor has rested for a moment."""
@@ -427,6 +461,8 @@ class Frame(App[str | None]):
 
     def _load(self) -> None:
         """Read what the pane shows, in a thread if that may take long."""
+        if self._exit:
+            return
         worker = self.store.worker
         is_seen = self.query_one("#pane").display and not self.view
         self.subscription.watch_screens(*([worker] if is_seen and self.tab == "screen" and worker else []))
@@ -463,66 +499,21 @@ class Frame(App[str | None]):
         if begin is not None:
             self.query_one("#content", Lines).begin_at(begin)
 
+    @property
+    def here(self) -> Entry | None:
+        """What the keys act on: the worker of the open diff, else what the cursor is on."""
+        return self.store.entry_of(self.diff_worker) if self.view == "diff" else self.store.entry
+
+    @property
+    def worker_here(self) -> str:
+        entry = self.here
+        return entry.row.worker if entry is not None and entry.row is not None else ""
+
     def _where(self) -> str:
         return keys.DIFF if self.view == "diff" else keys.LIST
 
     def _say(self, command: str, outcome: str, tone: str) -> None:
         self.said.append(Said(command, outcome, now_unix(), tone))
-        self._draw_bars()
-
-    def _worker_or_say(self, what: str) -> str:
-        name = self.store.worker
-        entry = self.store.entry
-        if entry is not None and entry.node is not None:
-            self._say(
-                "", f"this worker is on node {entry.node.name}; press Enter to see how to {what}", PLAIN
-            )
-        elif not name:
-            self._say("", f"no worker is selected; select one to {what}", PLAIN)
-        return name
-
-    def _run(self, name: str, made: tuple[str, Act], then: Callable[[Said], None] | None = None) -> None:
-        """Run an operation in a thread, and show its steps and its outcome."""
-        command, act = made
-        began = time.monotonic()
-        self._say(command, "...", PLAIN)
-
-        def step(text: str) -> None:
-            self.call_from_thread(self._step, name, text, began)
-
-        def ended(said: Said) -> None:
-            self.jobs.pop(name, None)
-            self.said.append(said)
-            self.redraw()
-            if then is not None:
-                then(said)
-
-        def work() -> None:
-            said = act(step)
-            self.call_from_thread(ended, said)
-
-        self.run_worker(work, thread=True, exit_on_error=False)
-
-    def _send(
-        self,
-        key: str,
-        text: str,
-        name: str,
-        made: tuple[str, Act],
-        then: Callable[[Said], None] | None = None,
-    ) -> None:
-        """Run an operation with a typed text; if it fails, its form shows the text again."""
-
-        def ended(said: Said) -> None:
-            if said.tone == BAD:
-                self.unsent.setdefault(key, text)
-            if then is not None:
-                then(said)
-
-        self._run(name, made, ended)
-
-    def _step(self, name: str, text: str, began: float) -> None:
-        self.jobs[name] = f"{text} {time.monotonic() - began:.0f}s"
         self._draw_bars()
 
     def _ask(
@@ -532,14 +523,15 @@ class Frame(App[str | None]):
         self.set_timer(DEAF_S, self._draw_bars)
         self.redraw()
 
-    def _terminal(self, argv: list[str], env: dict[str, str] | None) -> None:
-        """Run a program in the terminal, then take the terminal back."""
+    def _terminal(self, argv: list[str], env: dict[str, str] | None) -> int:
+        """Run a program in the terminal, then take the terminal back; returns its exit code."""
         with self.suspend():
-            proc.run_attached(argv, env=env or dict(os.environ))
+            code = proc.run_attached(argv, env=env or dict(os.environ))
         self._report_mouse()
         self.subscription.look_again()
         self.refresh(repaint=True, layout=True)
         self.redraw()
+        return code
 
     def _report_mouse(self) -> None:
         """Turn the terminal's mouse reports on or off; textual turns them on, but has no public call to change that."""
@@ -556,10 +548,14 @@ class Frame(App[str | None]):
         text: str = "",
         keep: str = "",
         changed: Callable[[str], None] | None = None,
+        left: Callable[[str], None] | None = None,
         empty: bool = False,
         complete: Callable[[str], tuple[str, list[str]]] | None = None,
     ) -> None:
-        """Ask for a text. `keep`: its purpose; a form for the same purpose shows the text again until it is sent."""
+        """Ask for a text. `keep`: its purpose; a form for the same purpose shows the text again until it is sent.
+
+        `left` is called if the user leaves the form instead.
+        """
         form = self.form
         assert form is not None, "keys wait until the form is mounted"
 
@@ -571,7 +567,9 @@ class Frame(App[str | None]):
             send(value)
 
         def leave() -> None:
-            if changed is None and keep:
+            if left is not None:
+                left(form.text)
+            elif changed is None and keep:
                 self.unsent[keep] = form.text
             elif changed is not None and form.text != text:
                 changed(form.text)

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.base.errors import UsageError
 
 #: where a key works
 LIST, DIFF, ANY = "list", "diff", "any"
+#: no other keys: see `ui.keys` in config.toml
+DEFAULT: Mapping[str, str] = {}
 #: the key that forms and confirmations never take
 LEAVE = "ctrl+c"
 
@@ -128,6 +131,11 @@ def name_of(key: str) -> str:
     return _NAMES.get(key) or key.replace("ctrl+", "C-")
 
 
+def names(remapped: Mapping[str, str]) -> dict[str, str]:
+    """The display name of the first key of each action."""
+    return {key.action: name_of(remapped.get(key.action, key.keys[0])) for key in KEYS}
+
+
 def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
     """The action of each key in a view. `remapped`: other keys by action; refuses a taken key or an unknown action."""
     found: dict[str, str] = {}
@@ -137,8 +145,8 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
             raise UsageError(
                 f"ui.keys: unknown action {action!r}", hint=f"Valid actions: {', '.join(sorted(known))}"
             )
-    for key in of(where):
-        for one in [remapped[key.action]] if key.action in remapped else key.keys:
+    for key in of(where, remapped):
+        for one in key.keys:
             if found.setdefault(one, key.action) != key.action:
                 raise UsageError(
                     f"ui.keys: {one!r} is assigned to both {found[one]} and {key.action}",
@@ -147,25 +155,26 @@ def actions(where: str, remapped: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def why_nothing(key: str, where: str, in_list: Mapping[str, str]) -> str:
+def why_nothing(key: str, where: str, in_list: Mapping[str, str], key_names: Mapping[str, str]) -> str:
     """The message for a key that has no action in a view."""
     if where != LIST and key in in_list:
-        return f"{name_of(key)} works in the list, not in a review; press Esc to go back to the list"
-    return f"{name_of(key)} does nothing here; press ? to see the keys"
+        return f"{name_of(key)} works in the list, not in a review; press {key_names['back']} to go back to the list"
+    return f"{name_of(key)} does nothing here; press {key_names['help']} to see the keys"
 
 
-def of(where: str) -> list[Key]:
+def of(where: str, remapped: Mapping[str, str] = DEFAULT) -> list[Key]:
     """The keys that work in a view."""
-    return [key for key in KEYS if key.where in (where, ANY)]
+    found = (key for key in KEYS if key.where in (where, ANY))
+    return [replace(key, keys=(remapped[key.action],)) if key.action in remapped else key for key in found]
 
 
 #: these keys lead to all others, so they get room in the footer first
 FIRST = ("help", "command", "start")
 
 
-def footer(where: str, width: int) -> str:
+def footer(where: str, width: int, remapped: Mapping[str, str] = DEFAULT) -> str:
     """The most useful keys, as many as fit."""
-    parts = {key.action: f"{name_of(key.keys[0])} {key.label}" for key in of(where) if key.label}
+    parts = {key.action: f"{name_of(key.keys[0])} {key.label}" for key in of(where, remapped) if key.label}
     chosen: list[str] = []
     for action in sorted(parts, key=lambda one: FIRST.index(one) if one in FIRST else len(FIRST)):
         if len("  ".join(parts[one] for one in (*chosen, action))) > width:

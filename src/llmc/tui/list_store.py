@@ -183,6 +183,11 @@ class Store(Struct):
         """The entry that the cursor is on."""
         return next((entry for entry in self.entries() if entry.spot == self.cursor), None)
 
+    def entry_of(self, worker: str) -> Entry | None:
+        """The entry of a worker, even if it is folded or filtered out."""
+        spot = Spot("worker", worker)
+        return next((one for section in SECTIONS for one in self._natural(section) if one.spot == spot), None)
+
     @property
     def worker(self) -> str:
         """The worker that the cursor is on; "" if it is on something else."""

@@ -2,11 +2,12 @@
 
 from llmc.api.said import PLAIN, command_in
 from llmc.tui import later
-from llmc.tui.frame import TABS, Frame
+from llmc.tui.frame import TABS
 from llmc.tui.lines import Lines
+from llmc.tui.performing import Order, Performing
 
 
-class Moving(Frame):
+class Moving(Performing):
     def _moved(self) -> None:
         if self.tab != "screen":
             self.page_lines = []
@@ -75,10 +76,11 @@ class Moving(Frame):
 
     def do_focus(self) -> None:
         self.in_pane = not self.in_pane
+        keys = self.key_names
         told = (
-            "j and k scroll the pane; Tab goes back to the list"
+            f"{keys['down']} and {keys['up']} scroll the pane; {keys['focus']} goes back to the list"
             if self.in_pane
-            else "j and k move through the list; Tab switches to the pane"
+            else f"{keys['down']} and {keys['up']} move through the list; {keys['focus']} switches to the pane"
         )
         self._say("", told, PLAIN)
 
@@ -123,7 +125,8 @@ class Moving(Frame):
         where = self._where()
         self._open("help")
         if self.view:
-            self._show_page(later.page_texts.help_lines(where, self._page_width(), self.brush))
+            lines = later.page_texts.help_lines(where, self._page_width(), self.brush, self.remapped)
+            self._show_page(lines)
 
     def do_log(self) -> None:
         self._open("log")
@@ -178,13 +181,16 @@ class Moving(Frame):
         else:
             self.leave(None)
 
-    def leave(self, root: str | None) -> None:
-        """Close the screen, to open another root if given; asks first if a command runs, which then stops."""
-        if not self.running:
+    def leave(self, root: str | None, asked: tuple[Order, ...] = ()) -> None:
+        """Close the screen, to open another root if given. Asks first about each order that runs (see `finish`)."""
+        order = next((one for one in self.orders if one not in asked), None)
+        if order is None:
             self.exit(root)
             return
-        question = f"llmc {self.running[0]} is still running. Stop it and leave?"
-        self._ask(question, "leave", "cancel to let the command finish", lambda: self.exit(root))
+        how = "Stop it and leave?" if order.stops else "Leave when it has finished?"
+        way_back = "cancel to let the command finish" if order.stops else "cancel to see its result here"
+        question = f"{order.command} is still running. {how}"
+        self._ask(question, "leave", way_back, lambda: self.leave(root, (*asked, order)))
 
     def do_leave(self) -> None:
         self.exit(None)

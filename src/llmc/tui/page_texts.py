@@ -19,12 +19,16 @@ TITLES = {
     "goals": "Goals",
     "night": "Night",
     "events": "Events",
-    "roots": "Your roots (press Enter to open one)",
+    "roots": "Your roots (press {enter} to open one)",
     "help": "Keys",
     "log": "This session's commands",
     "commit": "Landed commit",
-    "node": "Another node (press y to copy the command)",
+    "node": "Another node (press {copy} to copy the command)",
 }
+
+
+def title(view: str, key_names: Mapping[str, str]) -> str:
+    return TITLES.get(view, view).format_map(key_names)
 
 
 def task(project: Project, worker: str, events: Sequence[EventLine], width: int, brush: Brush) -> list[Text]:
@@ -156,22 +160,25 @@ def events(rows: Sequence[EventLine], width: int, brush: Brush, words: str = "")
 
 
 OF_THE_MOUSE = (
-    "To select text with the mouse, hold Shift (in most terminals) or press M to turn the mouse off."
+    "To select text with the mouse, hold Shift (in most terminals) or press {mouse} to turn the mouse off."
 )
 #: more lines than any help text has
 MOST_HELP = 100
 
 
-def help_lines(where: str, width: int, brush: Brush) -> list[Text]:
+def help_lines(
+    where: str, width: int, brush: Brush, remapped: Mapping[str, str] = keys.DEFAULT
+) -> list[Text]:
     """Every key that works in a view."""
-    found = keys.of(where)
+    found = keys.of(where, remapped)
     room = max(len(key.shown) for key in found)
     lines = []
     for key in found:
         first, *rest = wrap(key.help, width - room - 4, MOST_HELP)
         lines.append(Text.assemble((f"  {key.shown:<{room}}  ", f"bold {brush.theme.text}"), first))
         lines += [Text(" " * (room + 4) + line) for line in rest]
-    return [*lines, Text(""), *(Text(f"  {line}") for line in wrap(OF_THE_MOUSE, width - 2, MOST_HELP))]
+    about = OF_THE_MOUSE.format_map(keys.names(remapped))
+    return [*lines, Text(""), *(Text(f"  {line}") for line in wrap(about, width - 2, MOST_HELP))]
 
 
 def log_lines(said: Sequence[Said], width: int, brush: Brush) -> list[Text]:

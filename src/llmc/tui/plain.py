@@ -10,7 +10,7 @@ from llmc.api.roots import Project
 from llmc.api.subscription import Change, FleetSeen, Subscription, Trouble
 from llmc.api.views import Fleet
 from llmc.base import proc
-from llmc.base.errors import UsageError
+from llmc.base.errors import LlmcError
 from llmc.tui.typed import Typed, words_of
 
 HELP = "Type the number of an item, `list`, `quit`, or a command such as `accept adam`."
@@ -121,13 +121,13 @@ class Plain:
     def _run_command(self, line: str) -> None:
         try:
             words = words_of(line)
-        except UsageError as error:
+            if self._typed.needs_terminal(words):
+                proc.run_attached(self._typed.argv(words), env=proc.command_env())
+                return
+            code, output = self._typed.run(words, lambda: False)
+        except LlmcError as error:
             self._say(f"{error.message}. {error.hint}")
             return
-        if self._typed.needs_terminal(words):
-            proc.run_attached(self._typed.argv(words), env=proc.command_env())
-            return
-        code, output = self._typed.run(words, lambda: False)
         for text in output.splitlines():
             self._say(text)
         self._say("done" if code == 0 else f"failed with exit code {code}")

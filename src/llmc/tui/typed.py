@@ -1,5 +1,6 @@
 """Commands that the user types on the screen. Pure, except for the functions passed in."""
 
+import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from itertools import takewhile
@@ -20,6 +21,32 @@ def words_of(line: str) -> list[str]:
     return words[1:] if words[:1] == ["llmc"] else words
 
 
+def parted(line: str) -> tuple[str, list[str], str]:
+    """The line up to its last word, the words there without `llmc`, and the last word, even if a quote is open."""
+    for at in reversed([0, *(at for at, char in enumerate(line, 1) if char.isspace())]):
+        begun = line[:at]
+        with contextlib.suppress(ValueError):  # a quote is open: the last word begins before it
+            words = shlex.split(begun)
+            if shlex.split(f"{begun}x") == [*words, "x"]:  # the space is no part of a word
+                return begun, words[1:] if words[:1] == ["llmc"] else words, _unquoted(line[at:])
+    raise AssertionError("the empty line has no quotes")
+
+
+def _unquoted(word: str) -> str:
+    """A word without its quotes, of which the last may be open."""
+    begun = word.removesuffix("\\")  # it would escape what comes next
+    for tried in (word, begun, f"{word}'", f'{word}"', f'{begun}"'):
+        with contextlib.suppress(ValueError):
+            return "".join(shlex.split(tried))
+    return begun
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it; only the value of an option is quoted."""
+    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    return f"{option}{equals}{shlex.quote(value) if value else ''}"
+
+
 class Typed(Struct, frozen=True):
     """How to run and complete a typed command line, which omits `llmc`."""
 
@@ -34,10 +61,9 @@ class Typed(Struct, frozen=True):
     def completed(self, line: str) -> tuple[str, list[str]]:
         """The line, completed as far as it is unambiguous, and the choices if it is ambiguous."""
         found = self.completions(line)
-        head, _, last = line.rpartition(" ")
-        begun = f"{head} " if head else ""
+        begun, _, last = parted(line)
         if len(found) == 1:
-            return f"{begun}{found[0]} ", []
+            return f"{begun}{_quoted(found[0])}" + " " * (not found[0].endswith("/")), []
         letters = zip(*found, strict=False)
         common = "".join(one[0] for one in takewhile(lambda one: len(set(one)) == 1, letters))
-        return f"{begun}{common}" if len(common) > len(last) else line, found
+        return f"{begun}{_quoted(common)}" if len(common) > len(last) else line, found

@@ -4,7 +4,12 @@ import pytest
 
 from llmc.base.errors import UsageError
 from llmc.tui import keys
+from llmc.tui.diff_view import DiffView
+from llmc.tui.drawing import Brush
 from llmc.tui.fleet_app import FleetApp
+from llmc.tui.page_texts import help_lines, title
+from llmc.tui.theme import THEMES
+from tests.unit.tui.test_diff_view import view_of
 
 
 @pytest.mark.parametrize("where", [keys.LIST, keys.DIFF])
@@ -41,3 +46,24 @@ def test_the_footer_of_a_small_terminal_leads_to_all_keys() -> None:
     assert all(part in shown for part in ("Enter attach", "s start", ": command", "? help"))
     assert keys.footer(keys.LIST, 20) == ": command  ? help"
     assert keys.footer(keys.DIFF, 78).startswith(": command  ? help")
+
+
+def test_a_changed_key_is_the_one_that_is_shown() -> None:
+    """Break: build the footer, the help page or a hint from the table alone."""
+    remapped = {"message": "ctrl+g", "fold": "v", "help": "f1", "back": "b", "mouse": "f2"}
+    shown = {key.action: key.shown for key in keys.of(keys.LIST, remapped)}
+    assert (shown["message"], shown["accept"]) == ("C-g", "a")
+    assert "C-g message" in keys.footer(keys.LIST, 200, remapped)
+    assert "f1 help" in keys.footer(keys.DIFF, 200, remapped)
+    assert "m message" not in keys.footer(keys.LIST, 200, remapped)
+    named = keys.names(remapped)
+    assert (named["message"], named["accept"], named["down"]) == ("C-g", "a", "j")
+    in_list = keys.actions(keys.LIST, remapped)
+    assert keys.why_nothing("tab", keys.DIFF, in_list, named).endswith("press b to go back to the list")
+    assert keys.why_nothing("m", keys.LIST, in_list, named) == "m does nothing here; press f1 to see the keys"
+    lines = " ".join(line.plain for line in help_lines(keys.LIST, 200, Brush(THEMES["dark"]), remapped))
+    assert "or press f2 to turn the mouse off." in lines
+    assert "  C-g " in lines
+    assert title("node", keys.names({"copy": "c"})) == "Another node (press c to copy the command)"
+    view = view_of("one")
+    assert DiffView.of(view.page, view, named["fold"]).unfolds == "v"
