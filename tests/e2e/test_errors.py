@@ -530,3 +530,76 @@ def test_a_worktree_that_was_deleted(scripted: Fleet, gone: str) -> None:
     fleet.wait("adam", "needs_review")
     fleet.llmc("accept", "adam")
     assert fleet.log()[0] == "X"
+
+
+#: command line, words in the output; DIR is a new directory with a `file` in it
+PATHS: list[tuple[list[str], list[str]]] = [
+    (["tasks", "export", "DIR/file"], ["DIR/file", "Not a directory", "Check the path"]),
+    (["tasks", "export", "DIR/" + "x" * 300], ["File name too long"]),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), PATHS, ids=["file", "long"])
+def test_a_path_that_cannot_be_used(shared: Fleet, tmp_path: Path, argv: list[str], words: list[str]) -> None:
+    """Break: leave OF_A_PATH out of cli/app.py."""
+    (tmp_path / "file").touch()
+    argv, words = ([word.replace("DIR", str(tmp_path)) for word in some] for some in (argv, words))
+    complaint(llmc(shared, *argv), FAILED, *words)
+
+
+def test_init_in_a_directory_that_is_gone(shared: Fleet, tmp_path: Path) -> None:
+    """Break: leave _directory_is_gone out of cli/app.py."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-P", "-m", "llmc", "init"]
+    done = subprocess.run(argv, env=shared.env, capture_output=True, text=True, timeout=60)
+    complaint(Result(done), NOT_FOUND, "current directory no longer exists", "existing directory")
+
+
+@pytest.mark.parametrize(
+    ("editor", "why"), [("nosuch-editor", "not installed"), ('vim "', "No closing quotation")]
+)
+def test_an_editor_that_does_not_run(shared: Fleet, copy: Path, editor: str, why: str) -> None:
+    """Break: `config edit` without open_editor."""
+    before = (copy / "config.toml").read_bytes()
+    result = llmc(shared, "--root", str(copy), "config", "edit", EDITOR=editor)
+    complaint(result, USAGE, "cannot run the editor", why, "$EDITOR", "config.toml was not changed")
+    assert (copy / "config.toml").read_bytes() == before
+    complaint(
+        llmc(shared, "message", "adam", EDITOR=editor), USAGE, "cannot run the editor", "Nothing was sent"
+    )
+
+
+def test_a_configuration_that_is_not_utf8_is_fixed_with_the_command_in_the_hint(
+    shared: Fleet, copy: Path
+) -> None:
+    """Break: read config.toml as text in `config edit`."""
+    config = copy / "config.toml"
+    good = config.read_bytes()
+    config.write_bytes(good + b"# caf\xe9\n")
+    shown = llmc(shared, "--root", str(copy), "status").err
+    assert "not valid UTF-8" in shown
+    assert "llmc config edit" in shown
+    kept = llmc(shared, "--root", str(copy), "config", "edit", EDITOR="true")
+    assert kept.code == FAILED
+    assert "config.edit.toml" in kept.err
+    assert "not valid UTF-8" in kept.err
+    llmc(shared, "--root", str(copy), "config", "edit", EDITOR="sed -i -e '$d'")
+    assert config.read_bytes() == good
+
+
+def test_a_shell_that_is_gone(shared: Fleet) -> None:
+    """Break: exec the shell outside of the try."""
+    result = llmc(shared, "console", "adam", SHELL="/gone")
+    assert result.code == USAGE
+    assert "bug in llmc" not in result.err
+    assert "cannot run the shell /gone: No such file or directory. Set $SHELL" in result.err
+
+
+def test_a_command_is_quoted_and_only_shown_if_it_works(shared: Fleet) -> None:
+    """Break: `llmc add` for every unknown name; or an ID without quotes."""
+    line = complaint(llmc(shared, "answer", "foo bar"), NOT_FOUND, "no worker 'foo bar'", "llmc status")
+    assert "llmc add" not in line
+    complaint(llmc(shared, "answer", "S1 1"), USAGE, "llmc answer 'S1 1'")
+    complaint(llmc(shared, "up", "--auto", "--until", "0001-01-01"), USAGE, "--until", "07:30")

@@ -462,6 +462,23 @@ def test_on_a_terminal_it_goes_through_the_persons_pager_in_colour(running: Flee
     assert "waiting for" in text
 
 
+@pytest.mark.parametrize(
+    ("pager", "counts"), [("nosuch-pager", True), ("exit 3", False), ("head -c1 >/dev/null", True)]
+)
+def test_a_change_that_no_pager_showed_is_not_reviewed(
+    running: Fleet, monkeypatch: pytest.MonkeyPatch, pager: str, counts: bool
+) -> None:
+    """Without a pager, llmc prints the diff itself. Break: ignore the exit code of the pager."""
+    work(running, f"text for {pager}".replace(">/dev/null", ""))
+    monkeypatch.setitem(running.env, "GIT_PAGER", pager)
+    shown = running.on_terminal("review", "adam")
+    assert ("diff --git a/f.txt" in shown) == (pager == "nosuch-pager"), shown
+    assert ("failed with exit code 3; the work is not marked as reviewed" in shown) == (not counts), shown
+    assert ("GIT_PAGER=cat llmc review adam" in shown) == (not counts)
+    assert bool(running.events("reviewed")) == counts
+    assert (running.record("adam").get("reviewed_sha") is not None) == counts
+
+
 def test_completion_and_help(running: Fleet) -> None:
     def complete(words: str) -> str:
         env = {"_LLMC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

@@ -30,11 +30,11 @@ ALLOWED = {
     # compared as a whole, with a new one
     "llmc.records.task_ledger._Sum.inode",
     "llmc.records.task_ledger._Sum.rules",
-    # fields of documented files, for their readers: state.json, and the verdict of the canary
+    # fields of documented files, for their readers: state.json, and the digest's JSON
     "llmc.records.state.State.active_task_ids",
     "llmc.records.state.State.overseer_active",
     "llmc.records.state.State.patrol_last_run_unix",
-    "llmc.doctor.rules.canary_verdict.Verdict.probes",
+    "llmc.reports.rules.digest_parts.Ended.began_unix",
     # a value that a planner may return
     "llmc.goals.plan.plan.RiskLevel.MED",
     # scripts/make-docs prints it
@@ -43,7 +43,6 @@ ALLOWED = {
     "llmc.goals.plan.plan_check.Problem.of_shape",
     # the values of --reply-thread and --reply-account: stored with the goal, for its readers
     "llmc.goals.model.DeliveryContext.account",
-    "llmc.goals.model.DeliveryContext.thread",
 }
 
 

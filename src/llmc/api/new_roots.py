@@ -6,8 +6,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.protocol import Trust
+from llmc.api.settings import set_option
 from llmc.base.errors import Refused
-from llmc.config.edit import set_value
 from llmc.config.load import load_config
 from llmc.config.schema import to_toml
 from llmc.config.toml_text import quoted
@@ -85,7 +85,7 @@ def trust(which: Untrusted) -> None:
 
 def set_check(project: Project, command: str) -> None:
     """Set repo.validate. Only with the user's consent, because it is run."""
-    set_value(project.root.config, "repo.validate", quoted(command))
+    set_option(project.root, "repo.validate", quoted(command))
 
 
 class Tools(Struct, frozen=True):
@@ -99,7 +99,7 @@ def settle_presets(project: Project) -> Tools:
     """Find the tool chains that contained agents and checks need, and name them in the configuration."""
     found = containment.found_presets(project)
     if found:
-        set_value(project.root.config, "sandbox.presets", to_toml(found))
+        set_option(project.root, "sandbox.presets", to_toml(found))
     return Tools(found, containment.hosts(found))
 
 

@@ -1,5 +1,7 @@
 """Actions of front ends: each as a command line, and an operation that runs in a thread and returns its outcome."""
 
+import contextlib
+
 from llmc.api import acceptance, commenting, workers
 from llmc.api.acceptance import NotAsked, Unseen, Waiting
 from llmc.api.roots import Project
@@ -11,11 +13,15 @@ from llmc.base.text import printable, shortened
 
 
 def guarded(command: str, act: Act) -> Act:
-    """Wrap an operation so that an error becomes its outcome."""
+    """Wrap an operation so that an error becomes its outcome, and a front end that has gone does not end it."""
 
     def run(show: Show) -> Said:
+        def shown(step: str) -> None:
+            with contextlib.suppress(Exception):
+                show(step)
+
         try:
-            return act(show)
+            return act(shown)
         except LlmcError as error:
             return failed(command, error, now_unix())
         except Exception as error:
@@ -133,7 +139,7 @@ def undo(project: Project, target: "acceptance.Target") -> tuple[str, Act]:
 
 def request(project: Project, name: str, general: str, seen: str = "") -> tuple[str, Act]:
     """Send all drafts as one request for changes. `seen`: the key of the only prompt that may be sent."""
-    command = command_line("reject", name, *([general] if general else ["--comments"]))
+    command = command_line("reject", name, *([general] if general else []), "--comments")
 
     def act(show: Show) -> Said:
         return _receipt(command, commenting.send(project, name, general, seen))

@@ -1,6 +1,5 @@
 """Finding and opening a root, for front ends."""
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,29 +93,3 @@ def client(given: str | None, tell: Callable[[str], None] | None) -> tuple[list[
     if agent.name != "claude":
         agent = agent_named("claude", project.config.defaults.agent_command, project.root.agents)
     return agent.program(), env
-
-
-def name_old_tasks(root: Root) -> None:
-    """Before the configuration changes: assign rows of an older llmc to the task list that is configured now."""
-    if not root.tasks_ledger.exists():
-        return
-    from llmc.tasks.source import source_of
-
-    with contextlib.suppress(LlmcError, OSError):
-        source_of(open_project(str(root.path))).books()
-
-
-def new_source_problem(root: Root) -> str:
-    """After a change of the configuration: fetch from the source; returns why it is missing, and the fix."""
-    from llmc.repo import provision, sources  # few commands change the configuration
-
-    try:
-        project = open_project(str(root.path))
-        if missing := sources.look(project):
-            raise missing
-        provision.refresh_base(project)
-    except sources.NoSource as missing:
-        return f"{missing.message}. {missing.hint}"
-    except LlmcError:
-        return ""  # the next command that fetches says why
-    return ""

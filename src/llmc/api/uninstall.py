@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.protocol import Trust
+from llmc.api import web_process
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree, unique
@@ -188,6 +189,8 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
     """
     refuse_in_use(project)
     control.stop(project, force=False)
+    pid = web_process.pid_of(project)
+    stopped = [f"the web server (pid {pid})"] if web_process.stop(project) else []
     with fault_step("uninstall.workers"):
         for name in project.store.read().workers:
             with project.worker_lock(name):
@@ -208,7 +211,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
         kept = _keep(project) if keep else None
         if kept is None:
             _remove(project.root.path)
-    return Done((*outside, str(project.root.path)), kept, other)
+    return Done((*stopped, *outside, str(project.root.path)), kept, other)
 
 
 def next_root(project: Project) -> Path | None:

@@ -11,7 +11,7 @@ from click.exceptions import NoArgsIsHelpError
 from llmc import __version__
 from llmc.api.agent_calls import FOR_AGENTS
 from llmc.api.roots import Kind, caller
-from llmc.base.errors import Exit, LlmcError, Refused, StateError, UnknownWorker, UsageError
+from llmc.base.errors import Exit, LlmcError, NotFound, Refused, StateError, UnknownWorker, UsageError
 from llmc.base.files import explain
 from llmc.base.text import did_you_mean
 from llmc.cli.arguments import complete_directory
@@ -23,6 +23,8 @@ NOT_FOR_OVERSEER = ("up", "overseer")
 
 #: errors of the machine, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+#: errors of a path, mostly one that the user gave
+OF_A_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def load(name: str) -> click.Command:
@@ -129,10 +131,25 @@ def _for_people(error: Exception, argv: list[str]) -> LlmcError:
         return LlmcError(error.format_message())
     if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
         return explain(error, f"cannot use {error.filename}" if error.filename else "cannot write")
+    if isinstance(error, OSError) and error.errno in OF_A_PATH and error.filename:
+        shown = explain(error, f"cannot use {error.filename}")
+        shown.hint = "Check the path, then run the command again."
+        return shown
+    if isinstance(error, FileNotFoundError) and _directory_is_gone():
+        hint = "Change to an existing directory, then run the command again."
+        return NotFound("the current directory no longer exists", hint=hint)
     return LlmcError(
         f"internal error: {type(error).__name__}: {error}",
         hint="This is a bug in llmc. Run the command again with `llmc --debug ...` and report the output.",
     )
+
+
+def _directory_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _parts(argv: list[str]) -> tuple[str | None, list[str]]:

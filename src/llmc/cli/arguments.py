@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.api import roots
 from llmc.api.roots import Project, Root
+from llmc.base import proc
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.cli.commands import READS
 from llmc.cli.output import ask, completion, note, paint, plain, print_json, say
@@ -75,6 +77,15 @@ class WorkerName(click.types.StringParamType):
         return [
             completion(name, help=status) for name, status in names.items() if name.startswith(incomplete)
         ]
+
+
+class Number(click.FloatRange):
+    """Refuses `nan` and `inf`, which are in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not math.isfinite(number := super().convert(value, param, ctx)):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 _WITH_NODE = re.compile(r"[\w.-]+/[a-z][a-z0-9-]*")
@@ -173,31 +184,68 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
             else f"Pass the {what} as an argument or with --file.",
         )
     advice = f"# Write the {what} above this line; everything below it is ignored."
-    written = click.edit(f"\n{_CUT}\n{advice}\n", extension=".md") or ""
+    path = _new_draft(what)
+    empty = f"\n{_CUT}\n{advice}\n"
+    path.write_text(empty, encoding="utf-8")
+    try:
+        open_editor(path, "Nothing was sent.")
+        written = _read(str(path)).removeprefix("\ufeff")
+    except UsageError as error:
+        if path.read_bytes() == empty.encode():
+            path.unlink()
+        else:
+            error.hint += f" Your text is in {path}."
+        raise
     kept = [line for line in written.partition(_CUT)[0].splitlines() if line != advice]
     text = "\n".join(kept).strip()
     if not text:
+        path.unlink()
         raise UsageError(f"empty {what}; nothing was sent", hint="Save the file before you close the editor.")
-    _keep_draft(text, what)
+    _keep_draft(path, text)
     return text
 
 
-def _keep_draft(text: str, what: str) -> None:
-    """Keep the user's text in a file until it is delivered."""
+def open_editor(path: Path, after_failure: str) -> None:
+    """Let the user edit a file. `after_failure`: what to know when that fails."""
+    import shutil  # few commands open an editor
+
+    known = (name for name in ("sensible-editor", "vim", "nano") if shutil.which(name))
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(known, "vi")
+    try:
+        code = proc.run_attached([*shlex.split(editor), str(path)], env=os.environ)
+    except ValueError as error:  # an open quote
+        raise _no_editor(editor, f"{error}", after_failure) from error
+    except LlmcError as error:
+        raise _no_editor(editor, error.message, after_failure) from error
+    if code:
+        raise UsageError(f"{editor} exited with code {code}", hint=after_failure)
+
+
+def _no_editor(editor: str, why: str, after_failure: str) -> UsageError:
+    hint = f"Set $VISUAL or $EDITOR to the command of your editor. {after_failure}"
+    return UsageError(f"cannot run the editor `{editor}`: {why}", hint=hint)
+
+
+def _new_draft(what: str) -> Path:
     from tempfile import mkstemp  # few commands open an editor
 
     fd, path = mkstemp(prefix=f"llmc-{what}-", suffix=".md")
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
+    os.close(fd)
+    return Path(path)
+
+
+def _keep_draft(path: Path, text: str) -> None:
+    """Keep the user's text in its file until it is delivered."""
+    path.write_text(text + "\n", encoding="utf-8")
     context = click.get_current_context()
     context.meta[_DRAFT] = path
-    context.call_on_close(lambda: note(f"your text was saved in {path}") if os.path.exists(path) else None)
+    context.call_on_close(lambda: note(f"your text was saved in {path}") if path.exists() else None)
 
 
 def _drop_draft() -> None:
     context = click.get_current_context(silent=True)
     if context is not None and (path := context.meta.get(_DRAFT)):
-        Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def show_receipt(receipt: "Receipt", as_json: bool) -> int:
@@ -255,15 +303,16 @@ def parse_end(text: str, now: float) -> float:
         at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
         return (at if at > here else at + timedelta(days=1)).timestamp()
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        end = datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):  # not a date, or one outside of the calendar
         try:
-            return now + parse_duration(text)
-        except ValueError:
+            end = now + parse_duration(text)
+            datetime.fromtimestamp(end)
+        except (ValueError, OverflowError, OSError):
             raise _no_time(text) from None
-    if at.timestamp() <= now:
+    if end <= now:
         raise UsageError(f"--until: {text} is in the past")
-    return at.timestamp()
+    return end
 
 
 def parse_since(text: str, now: float) -> float:

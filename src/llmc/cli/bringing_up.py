@@ -8,7 +8,7 @@ from llmc.api import running
 from llmc.api.running import AutoOptions, Down, Up, Wanted
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit, UsageError
-from llmc.cli.arguments import parse_end, project_of, root_of
+from llmc.cli.arguments import Number, parse_end, project_of, root_of
 from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
 from llmc.cli.web import start_beside
@@ -50,7 +50,7 @@ from llmc.cli.web import start_beside
 @click.option(
     "--max-cost",
     metavar="DOLLARS",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Start no new tasks once this many dollars are spent, then exit (see `llmc prices list`)",
 )
 @click.option(

@@ -1,14 +1,11 @@
 """The configuration: `llmc config`."""
 
-import os
-import shlex
-import subprocess
-
 import click
 
-from llmc.api.roots import Project, Root, name_old_tasks, new_source_problem
-from llmc.base.errors import Exit, UsageError
-from llmc.cli.arguments import Group, complete_with, root_of
+from llmc.api import settings
+from llmc.api.roots import Project, Root
+from llmc.base.errors import Exit
+from llmc.cli.arguments import Group, complete_with, open_editor, root_of
 from llmc.cli.output import (
     json_option,
     plain,
@@ -17,8 +14,7 @@ from llmc.cli.output import (
     say_lines,
     warn,
 )
-from llmc.config.load import advice, check_text, load_config, read_text, unusable
-from llmc.config.model import Config
+from llmc.config.load import advice, check_text, load_config, read_text
 
 
 @click.group("config", cls=Group)
@@ -81,22 +77,21 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
 
     Keeps comments and formatting. Rejects invalid values.
     """
-    from llmc.config.edit import get_value, set_value
+    from llmc.config.edit import get_value
     from llmc.config.schema import to_toml
 
-    name_old_tasks(root_of(ctx))
-    config = set_value(root_of(ctx).config, key, value).shown()
+    root = root_of(ctx)
+    config = settings.set_option(root, key, value).shown()
     say(f"{key} = {to_toml(get_value(config, key))}")
-    if key in _OF_SOURCE:
-        _look_at_source(root_of(ctx))
+    _look_at_source(root, changed=key in _OF_SOURCE)
 
 
 #: the keys for where work comes from and lands
 _OF_SOURCE = ("repo.source", "repo.default_branch")
 
 
-def _look_at_source(root: Root) -> None:
-    if problem := new_source_problem(root):
+def _look_at_source(root: Root, *, changed: bool) -> None:
+    if changed and (problem := settings.new_source_problem(root)):
         warn(problem)
 
 
@@ -105,13 +100,10 @@ def _look_at_source(root: Root) -> None:
 @click.pass_context
 def unset(ctx: click.Context, key: str) -> None:
     """Remove a key to restore its default"""
-    from llmc.config.edit import unset_value
-
-    name_old_tasks(root_of(ctx))
-    unset_value(root_of(ctx).config, key)
+    root = root_of(ctx)
+    settings.unset_option(root, key)
     say(f"unset {key}")
-    if key in _OF_SOURCE:
-        _look_at_source(root_of(ctx))
+    _look_at_source(root, changed=key in _OF_SOURCE)
 
 
 @config.command("edit")
@@ -119,37 +111,13 @@ def unset(ctx: click.Context, key: str) -> None:
 def edit(ctx: click.Context) -> None:
     """Edit config.toml in $EDITOR
 
-    Saves config.toml only if the edited text is valid.
+    Saves config.toml only if the edited text is valid. If config.toml has changed in the meantime, adds these changes to
+    your text instead, for you to check and save.
     """
-    name_old_tasks(root_of(ctx))
-    path = root_of(ctx).config
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    draft = path.with_name("config.edit.toml")
-    if not draft.exists():
-        draft.write_text(read_text(path))
-    done = subprocess.run([*shlex.split(editor), str(draft)])
-    if done.returncode:
-        raise UsageError(
-            f"{editor} exited with code {done.returncode}; config.toml was not changed",
-            hint=f"Run `llmc config edit` to continue editing {draft}.",
-        )
-    text = draft.read_text()
-    before = check_text(read_text(path), path.name, path.parent)[0] if path.exists() else None
-    after, problems = check_text(text, draft.name, path.parent)
-    if problems:
-        error = unusable(draft, problems)
-        error.hint = "config.toml was not changed. Run `llmc config edit` to continue editing."
-        raise error
-    from llmc.base.files import write_atomic
-
-    write_atomic(path, text.encode())
-    draft.unlink()
-    if _source(before) != _source(after):
-        _look_at_source(root_of(ctx))
-
-
-def _source(config: Config | None) -> tuple[str, str] | None:
-    return None if config is None else (config.repo.source, config.repo.default_branch)
+    root = root_of(ctx)
+    draft = settings.draft(root)
+    open_editor(draft.path, "config.toml was not changed. Run `llmc config edit` to continue editing.")
+    _look_at_source(root, changed=settings.save(root, draft))
 
 
 @config.command("check")

@@ -1,6 +1,7 @@
 """Working with one worker: `llmc start`, `message`, `answer`, `hold`, `release`, `attach`, `peek` and `console`."""
 
 import os
+import shlex
 import sys
 
 import click
@@ -182,7 +183,7 @@ def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: 
     if text is None:
         raise UsageError(
             "an answer is required",
-            hint=f'Run: llmc answer {question_id} "..." (`llmc inbox` shows the question)',
+            hint=f'Run: llmc answer {shlex.quote(question_id)} "..." (`llmc inbox` shows the question)',
         )
     answer_question(project, question_id, text, goal_id, as_json)
 
@@ -294,4 +295,11 @@ def console(project: Project, worker: str) -> None:
     note(f"opening a shell in {worktree}; type `exit` to leave")
     os.chdir(worktree)
     # Not LLMC_WORKER: that would mark you as an agent.
-    os.execvpe(shell, [shell], {**os.environ, "LLMC_ROOT": str(project.root.path)})
+    environment = {**os.environ, "LLMC_ROOT": str(project.root.path)}
+    try:
+        os.execvpe(shell, [shell], environment)
+    except OSError as error:
+        raise UsageError(
+            f"cannot run the shell {shell}: {error.strerror}",
+            hint=f"Set $SHELL to your shell, for example: SHELL=/bin/sh llmc console {worker}",
+        ) from error

@@ -1,7 +1,6 @@
 """Goals: `llmc goal create`, `plan`, `list`, `update`, `pause`, `resume`, `cancel`, `archive`."""
 
 from collections.abc import Callable
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from llmc.cli.arguments import (
     OPTIONAL,
     WORKER,
     Group,
+    Number,
     confirm,
     project_of,
 )
@@ -28,16 +28,7 @@ PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _Dollars(click.FloatRange):
-    """Refuses `nan` and `inf`."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isfinite(number := super().convert(value, param, ctx)):
-            self.fail(f"{value} is not a dollar amount; use 0 for no limit.", param, ctx)
-        return number
-
-
-_DOLLARS = _Dollars(0)
+_DOLLARS = Number(0)
 
 reason_option = click.option("--reason", default="", help="Reason to record in the goal's event log")
 

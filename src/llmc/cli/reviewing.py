@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from llmc.api import commenting, reviews, roots
 from llmc.api.reviews import FileChange, Review
 from llmc.api.roots import Project
 from llmc.base import proc
-from llmc.base.errors import Refused, UnknownWorker, UsageError
+from llmc.base.errors import LlmcError, Refused, UnknownWorker, UsageError
 from llmc.base.text import counted, in_line, indented, printable, some_files, visible
 from llmc.cli.arguments import (
     WORKER,
@@ -38,6 +39,7 @@ from llmc.cli.output import (
     print_json,
     say,
     say_lines,
+    warn,
     write_cleaned,
 )
 from llmc.cli.overview import age
@@ -219,7 +221,7 @@ def _show(project: Project, review: Review, head: str, interface: str) -> None:
         return
     tool = _difftastic if interface == "difftastic" else _diff
     body = b"" if review.too_large else _shown(lambda colour: tool(project, review, colour))
-    _page(project, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
+    _page(project, review.worker, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
 
 
 def _shown(diff: Callable[[str], str]) -> bytes:
@@ -247,8 +249,14 @@ def _difftastic(project: Project, review: Review, colour: str) -> str:
     return reviews.diff(project, review, "--ext-diff", env=env)
 
 
-def _page(project: Project, data: bytes) -> None:
-    """Show the data in the pager that git would use."""
+#: exit codes of a shell that cannot run the pager
+_NO_PAGER = (126, 127)
+#: the user quit the pager, or did not read to the end
+_QUIT = (0, -signal.SIGINT, 128 + signal.SIGINT, -signal.SIGPIPE, 128 + signal.SIGPIPE)
+
+
+def _page(project: Project, worker: str, data: bytes) -> None:
+    """Show the data in the pager that git would use. Raises an error if the pager fails: the user saw nothing."""
     if not is_terminal():
         write_cleaned(data)
         return
@@ -258,9 +266,17 @@ def _page(project: Project, data: bytes) -> None:
     if pager in ("", "cat"):
         write_cleaned(data)
         return
-    proc.run_attached(
+    code = proc.run_attached(
         ["/bin/sh", "-c", pager], env={"LESS": "FRX", "LV": "-c", **proc.command_env()}, input=data
     )
+    if code in _NO_PAGER:
+        warn(f"cannot run the pager `{pager}`; set core.pager in your git config, or $GIT_PAGER")
+        write_cleaned(data)
+    elif code not in _QUIT:
+        raise LlmcError(
+            f"the pager `{pager}` failed with exit code {code}; the work is not marked as reviewed",
+            hint=f"To review without a pager: GIT_PAGER=cat llmc review {worker}",
+        )
 
 
 def _check_installed(interface: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 from click.shell_completion import get_completion_class
 
-from llmc.api import new_roots, roots, workers
+from llmc.api import new_roots, roots, web_process, workers
 from llmc.api import uninstall as removal
 from llmc.api.new_roots import Lack, Made
 from llmc.api.roots import Project
@@ -274,10 +274,14 @@ def _refuse_with_work(project: Project, work: list[Work]) -> None:
 def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bool) -> None:
     kept = str(removal.place_to_keep(project)) if work and not discard else None
     left = removal.left_alone(project)
+    server = web_process.pid_of(project)
     if as_json:
-        print_json({"root": str(project.root.path), "work": [*map(plain, work)], "kept": kept, "left": left})
+        body = {"root": str(project.root.path), "work": [*map(plain, work)], "kept": kept, "left": left}
+        print_json({**body, "web_server": server})
         return
     say(f"would remove {project.root.path} and its entries in other configuration files")
+    if server is not None:
+        say(f"would stop the web server (pid {server})")
     for name in roots.worker_names(project):
         say(f"would stop and remove worker {name}")
     for one in work:

@@ -18,6 +18,7 @@ from llmc.base.text import counted, uncoloured
 from llmc.cli import fast
 from llmc.cli.arguments import (
     WORKER,
+    Number,
     complete_list,
     parse_since,
     pass_project,
@@ -48,7 +49,7 @@ from llmc.config.durations import parse_duration
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(0.1),
+    type=Number(0.1, 86400),
     default=1.0,
     show_default=True,
     help="Seconds between updates with --watch",

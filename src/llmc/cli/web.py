@@ -12,7 +12,7 @@ import click
 from llmc.api import roots, web_process
 from llmc.api.roots import Project
 from llmc.api.sign_ins import SignIns
-from llmc.base.errors import LlmcError, UsageError
+from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.text import counted
 from llmc.cli.arguments import (
     project_of,
@@ -190,11 +190,13 @@ def start_beside(project: Project) -> None:
     _print_link(project, SignIns(project.root), as_json=False)
 
 
-#: what a unit runs; each stays in the foreground
-_SERVICES = {
-    "web": ("llmc web server", ("web", "--no-link")),
-    "auto": ("llmc auto mode", ("up", "--auto")),
-    "overseer": ("llmc supervisor", ("overseer",)),
+#: exit codes of a command that did not start
+_NOT_STARTED = (Exit.USAGE, Exit.REFUSED, Exit.NOT_FOUND)
+#: what a unit runs, and the exit codes after which a restart cannot help; each stays in the foreground
+_SERVICES: dict[str, tuple[str, tuple[str, ...], tuple[Exit, ...]]] = {
+    "web": ("llmc web server", ("web", "--no-link"), ()),
+    "auto": ("llmc auto mode", ("up", "--auto"), (Exit.FAILED, *_NOT_STARTED)),
+    "overseer": ("llmc supervisor", ("overseer",), (*_NOT_STARTED, Exit.SPIRAL, Exit.MANUAL, Exit.HUMAN)),
 }
 
 
@@ -204,7 +206,8 @@ _SERVICES = {
 def service(ctx: click.Context, what: str) -> None:
     """Print a systemd unit that keeps llmc running
 
-    The unit runs as your user, for this root. Save the output as a unit file, then enable the unit.
+    The unit runs as your user, for this root. Save the output as a unit file, then enable the unit. systemd restarts the
+    command after a crash, but not if auto mode or the supervisor stops because it needs you.
 
     \b
     Examples:
@@ -212,16 +215,17 @@ def service(ctx: click.Context, what: str) -> None:
       systemctl --user enable --now llmc-web
     """
     project = project_of(ctx)
-    about, words = _SERVICES[what]
+    about, words, final = _SERVICES[what]
     command = [sys.executable, "-m", "llmc", "--root", str(project.root.path), *words]
     path = os.environ.get("PATH", os.defpath)
+    never = f"\nRestartPreventExitStatus={' '.join(str(int(code)) for code in final)}" if final else ""
     say_lines(f"""[Unit]
 Description={about} for {_quoted(str(project.root.path))}
 
 [Service]
 ExecStart={" ".join(_quoted(word) for word in command)}
 Environment={_quoted(f"PATH={path}")}
-Restart=on-failure
+Restart=on-failure{never}
 KillMode=process
 
 [Install]

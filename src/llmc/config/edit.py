@@ -1,6 +1,7 @@
 """Get and set single options of config.toml. Keeps comments and layout; never writes an invalid file.
 
-The only module that uses tomlkit, imported when something changes. Callers that write hold the lock.
+The only module that uses tomlkit, imported when something changes. Callers that write hold the lock
+(api/settings.py).
 """
 
 import errno
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
-from llmc.base.files import rewrite
+from llmc.base.files import rewrite, write_atomic
 from llmc.config.load import (
     EDIT_HINT,
     Found,
@@ -228,13 +229,14 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
             f"{path} was not changed because the result would be invalid:\n{lines}", hint=EDIT_HINT
         )
     if new != text:
-        _write(path, new)
+        write(path, new)
     return config
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Replace the whole file."""
     try:
-        rewrite(path, text.encode())
+        (rewrite if path.exists() else write_atomic)(path, text.encode())
     except UnicodeEncodeError:
         raise UsageError("the value is not valid UTF-8") from None
     except OSError as error:

@@ -304,10 +304,28 @@ def unusable(path: Path, problems: list[Problem]) -> ConfigError:
     return ConfigError(f"{path} is invalid:\n{lines}", hint=EDIT_HINT)
 
 
+def check_bytes(data: bytes, file: str, root: Path | None = None) -> tuple[Config | None, list[Problem]]:
+    """Like `check_text`, for a file that may not be text."""
+    try:
+        return check_text(data.decode(), file, root)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return None, [Problem(file=file, key="", line=line, message="not valid UTF-8")]
+
+
 def read_text(path: Path) -> str:
     """The text, with its line endings."""
+    data = read_bytes(path)
     try:
-        data = path.read_bytes()
+        return data.decode()
+    except UnicodeDecodeError:
+        raise unusable(path, check_bytes(data, path.name)[1]) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file, which may not be text."""
+    try:
+        return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"file not found: {path}", hint="Run `llmc init` to create a root.") from None
     except OSError as error:
@@ -315,13 +333,6 @@ def read_text(path: Path) -> str:
             f"cannot read {path}: {error.strerror}",
             hint="Check the owner and permissions of the file, then run the command again.",
         ) from error
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise unusable(
-            path, [Problem(file=path.name, key="", line=line, message="not valid UTF-8")]
-        ) from None
 
 
 def _syntax_problem(said: str, text: str, file: str) -> Problem:

@@ -109,6 +109,22 @@ def without(data: Data, parts: Path) -> Data:
     return wanted
 
 
+def differences(before: Data, after: Data) -> list[str]:
+    """The keys with different values, sorted."""
+    old, new = dict(_values(before, ())), dict(_values(after, ()))
+    differ = (path for path in old | new if old.get(path, msgspec.UNSET) != new.get(path, msgspec.UNSET))
+    return sorted(map(join_key, differ))
+
+
+def _values(node: object, path: Path) -> Iterator[tuple[Path, object]]:
+    """Every value with its key; an empty table is one, too."""
+    if not isinstance(node, dict) or not node:
+        yield path, node
+        return
+    for key, value in node.items():
+        yield from _values(value, (*path, key))
+
+
 def _statements(text: str) -> Iterator[tuple[list[str], int, int]]:
     """Tokens of one header or key with value, its first and its last line."""
     tokens: list[str] = []

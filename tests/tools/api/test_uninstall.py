@@ -2,13 +2,15 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from llmc.agents.claude.trusted_dirs import ClaudeTrust
-from llmc.api import uninstall
+from llmc.api import uninstall, web_process
 from llmc.base.names import TaskId
+from llmc.cli.setting_up import _show_removal
 from llmc.config.edit import set_value
 from llmc.goals import goals, planning
 from llmc.goals.goals import new_goal
@@ -170,3 +172,35 @@ def test_the_trust_of_the_checkout_goes_or_is_named(
         assert trusted == {str(source.path)}
         (said,) = left
         assert f'projects."{source.path}" in {config}: remove hasTrustDialogAccepted' in said
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_web_server_stops_with_its_root(
+    project: Project, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """Break: leave the server running: its lock, and so `llmc web --stop`, would be gone with the root."""
+    server = [
+        sys.executable,
+        "-m",
+        "llmc",
+        "--root",
+        str(project.root.path),
+        "web",
+        "--port",
+        "0",
+        "--no-link",
+    ]
+    with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == web_process.SERVING
+            _show_removal(project, [], True, as_json)
+            said = capsys.readouterr().out
+            shown = f'"web_server": {process.pid}' if as_json else f"the web server (pid {process.pid})"
+            assert shown in said
+            done = uninstall.take_back(project, keep=False, discard=True)
+            assert f"the web server (pid {process.pid})" in done.removed
+            process.wait(10)
+            assert not project.root.path.exists()
+        finally:
+            process.kill()

@@ -23,7 +23,7 @@ ORDERS: list[tuple[str, dict[str, str], str, str]] = [
     ("/w/w1/release", {}, "llmc release w1", "w1: released"),
     ("/w/w1/message", {"text": "hello"}, "llmc message w1 hello", "status is offline"),
     ("/w/w1/answer", {"text": "2"}, "llmc answer w1 2", "w1"),
-    ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no", "w1"),
+    ("/w/w1/reject", {"text": "no"}, "llmc reject w1 no --comments", "w1"),
     ("/w/w1/accept", {"commit": "0" * 40}, "llmc accept w1 --yes", "nothing landed"),
     (
         "/fleet/answer",

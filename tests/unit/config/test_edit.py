@@ -16,7 +16,7 @@ from llmc.base.errors import ConfigError, LlmcError, NotFound, Refused, UsageErr
 from llmc.config.edit import add_worker, get_value, initial_text, remove_worker, set_value, unset_value
 from llmc.config.load import check_text, load_config
 from llmc.config.model import Config, Defaults, Price, Repo, Worker
-from llmc.config.toml_text import quoted, remove_table
+from llmc.config.toml_text import differences, quoted, remove_table
 
 TEXT = """\
 # my fleet
@@ -414,3 +414,11 @@ def test_every_commented_option_of_the_starter_can_be_switched_on() -> None:
     assert config is not None
     assert config.workers["adam"].model == "sonnet"
     assert set(tomllib.loads(text)["defaults"]) == set(Defaults.__struct_fields__)
+
+
+def test_the_differences_of_two_files_are_keys() -> None:
+    """Break: name whole tables; or leave out a table without keys, such as a new worker."""
+    before = {"a": {"b": 1, "c d": 2, "same": {"x": 1}}, "gone": True}
+    after = {"a": {"b": 2, "c d": 2, "same": {"x": 1}, "new": [1]}, "workers": {"adam": {}}}
+    assert differences(before, after) == ["a.b", "a.new", "gone", "workers.adam"]
+    assert differences(before, before) == []
