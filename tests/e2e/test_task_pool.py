@@ -112,7 +112,7 @@ def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> Non
     project.root.task_pool.mkdir()
     for _ in range(2):
         (project.root.task_pool / "answer-17.txt").write_text("Do it\n")
-        take_up(project, source_of(project))
+        take_up(project, source_of(project), crashed=True)
     files = tasks_of(scripted)
     assert [file["subject"] for file in files.values()] == ["Do it"]
     assert list(project.root.task_pool.iterdir()) == []

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.base import locks
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import write_atomic
 from llmc.base.text import some_files
@@ -81,9 +80,8 @@ def _drafts(root: Root) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _changing(root: Root) -> Iterator[None]:
-    """Hold the lock for config.toml; it is also for the clone, because adding a worker changes both."""
     name_old_tasks(root)
-    with locks.lock(root.lock("repo"), locks.Rank.REPO, timeout_s=300):
+    with edit.locked(root):
         yield
 
 

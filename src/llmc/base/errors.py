@@ -26,6 +26,10 @@ class Exit(IntEnum):
     MANUAL = 11
     #: `llmc overseer`: a cause that needs a manual fix
     HUMAN = 12
+    #: a bug in llmc
+    BUG = 70
+    #: `up --auto`: a cause that passes by itself; run the command again later
+    PASSING = 75
 
 
 class LlmcError(Exception):

@@ -39,19 +39,21 @@ class Rank(IntEnum):
     #: one of the checkouts used for validation
     SLOT = 5
     REPO = 6
-    STATE = 7
+    #: protects config.toml; held only for a moment
+    CONFIG = 7
+    STATE = 8
     #: protects the incidents; held only for a moment
-    NOTIFY = 8
+    NOTIFY = 9
     #: protects the goal database, only while a damaged one is set aside
-    GOALS = 9
+    GOALS = 10
     #: protects Serena's project list, which all roots of a user share
-    SERENA = 10
+    SERENA = 11
     #: protects the comments on a worker's changes; held only for a moment
-    REVIEW = 11
+    REVIEW = 12
     #: protects the list of browsers signed in to the web page; held only for a moment
-    WEB = 12
+    WEB = 13
     #: held for a moment while the lock file of a killed git is removed
-    GIT_LOCKS = 13
+    GIT_LOCKS = 14
 
 
 #: how long a lock may outlive its process

@@ -138,10 +138,12 @@ def _for_people(error: Exception, argv: list[str]) -> LlmcError:
     if isinstance(error, FileNotFoundError) and _directory_is_gone():
         hint = "Change to an existing directory, then run the command again."
         return NotFound("the current directory no longer exists", hint=hint)
-    return LlmcError(
+    bug = LlmcError(
         f"internal error: {type(error).__name__}: {error}",
         hint="This is a bug in llmc. Run the command again with `llmc --debug ...` and report the output.",
     )
+    bug.exit_code = Exit.BUG
+    return bug
 
 
 def _directory_is_gone() -> bool:

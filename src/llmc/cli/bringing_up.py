@@ -5,9 +5,10 @@ import contextlib
 import click
 
 from llmc.api import running
+from llmc.api.roots import Project
 from llmc.api.running import AutoOptions, Down, Up, Wanted
 from llmc.base.clock import now_unix
-from llmc.base.errors import Exit, UsageError
+from llmc.base.errors import Exit, Unreachable, UsageError
 from llmc.cli.arguments import Number, parse_end, project_of, root_of
 from llmc.cli.elapsed import Elapsed
 from llmc.cli.output import json_option, note, paint, plain, print_json, say
@@ -105,7 +106,7 @@ def up(
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     wanted = Wanted(detach, not no_patrol, options, given, canary)
     with Elapsed("starting the daemon and the agents") if detach else contextlib.nullcontext():
-        done = running.up(project_of(ctx), wanted, tell)
+        done = _brought_up(project_of(ctx), wanted)
     if done.ended is not None:
         return done.ended
     if done.ran_already:
@@ -131,6 +132,15 @@ def up(
     if web:
         start_beside(project_of(ctx))
     return _code(done)
+
+
+def _brought_up(project: Project, wanted: Wanted) -> Up:
+    try:
+        return running.up(project, wanted, tell)
+    except Unreachable as error:
+        if not wanted.detach:
+            error.exit_code = Exit.PASSING  # systemd tries again
+        raise
 
 
 def _show_started(done: Up, as_json: bool) -> int:

@@ -178,9 +178,9 @@ def _opens_editor(root: str, command: str, given: dict[str, Any], words: Sequenc
         return False
     if any(given.get(name) not in (None, False) for name in _WRITTEN[command]):
         return False
-    # `llmc reject TEXT` is for the worker reviewed last.
-    alone = given.get("worker") if command == "reject" else None
-    return alone is None or alone in roots.statuses(root)
+    # `llmc reject TEXT` is for the worker reviewed last; an unknown worker is an error, to be shown on the screen.
+    named = given.get("worker")
+    return named is None or named in roots.statuses(root)
 
 
 def _directory(project: Project) -> Path:

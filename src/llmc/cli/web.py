@@ -225,7 +225,8 @@ Description={about} for {_quoted(str(project.root.path))}
 [Service]
 ExecStart={" ".join(_quoted(word) for word in command)}
 Environment={_quoted(f"PATH={path}")}
-Restart=on-failure{never}
+Restart=on-failure
+RestartSec=30{never}
 KillMode=process
 
 [Install]

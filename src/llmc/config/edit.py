@@ -1,19 +1,20 @@
 """Get and set single options of config.toml. Keeps comments and layout; never writes an invalid file.
 
-The only module that uses tomlkit, imported when something changes. Callers that write hold the lock
-(api/settings.py).
+The only module that uses tomlkit, imported when something changes. Callers that write hold the lock (`locked`).
 """
 
 import errno
 import shlex
 import tomllib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
+from llmc.base import locks
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
 from llmc.base.files import rewrite, write_atomic
 from llmc.config.load import (
@@ -32,6 +33,7 @@ from llmc.config.load import (
 )
 from llmc.config.model import Config, Worker
 from llmc.config.options import check_worker_name
+from llmc.config.paths import Root
 from llmc.config.schema import initial_text as initial_text
 from llmc.config.schema import to_toml
 from llmc.config.toml_text import (
@@ -47,7 +49,13 @@ from llmc.config.toml_text import (
 )
 from llmc.config.toml_text import Path as KeyPath
 
+LOCK_S = 30.0
 _SCHEMA_HINT = "Run `llmc config schema` to list the options."
+
+
+def locked(root: Root) -> AbstractContextManager[None]:
+    """Hold the lock of config.toml: two writers must not take back each other's change."""
+    return locks.lock(root.lock("config"), locks.Rank.CONFIG, timeout_s=LOCK_S)
 
 
 def get_value(config: Config, dotted: str) -> object:

@@ -119,7 +119,8 @@ def differences(before: Data, after: Data) -> list[str]:
 def _values(node: object, path: Path) -> Iterator[tuple[Path, object]]:
     """Every value with its key; an empty table is one, too."""
     if not isinstance(node, dict) or not node:
-        yield path, node
+        if path:
+            yield path, node
         return
     for key, value in node.items():
         yield from _values(value, (*path, key))

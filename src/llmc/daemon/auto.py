@@ -60,7 +60,7 @@ class TaskPool(Struct):
     _fail: Callable[[HardFailure], None]
     _say: Callable[[str], None]
     _asking: bool = False
-    _taken_up: bool = False
+    _left: bool | None = True  # answers may be saved: by a crashed process, or (False) by a turn that failed
     _next: float = 0.0
 
     def tick(self, project: Project, is_wanted: bool) -> None:
@@ -78,9 +78,9 @@ class TaskPool(Struct):
 
     def _ask(self, project: Project) -> None:
         try:
-            if not self._taken_up:
-                pool_command.take_up(project, self._queue.source)
-                self._taken_up = True
+            if self._left is not None:
+                pool_command.take_up(project, self._queue.source, crashed=self._left)
+                self._left = None
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
                 task = pool_command.take_in(project, self._queue.source)
                 if task is not None:
@@ -88,7 +88,7 @@ class TaskPool(Struct):
         except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
         except (ShuttingDown, LockTimeout, Unreachable):
-            self._taken_up = False  # the next turn tries again, first with the answer that may be saved
+            self._left = bool(self._left)  # the next turn tries again
         except (DiskFull, OSError) as error:
             self._fail(HardFailure(Cause.DISK, f"cannot store the task from the task pool command: {error}"))
         except LlmcError as error:

@@ -20,7 +20,7 @@ from llmc.agents.kinds import reader_of, tool_children
 from llmc.agents.protocol import ClientStatus, Prompt
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import Exit, LlmcError, Refused
 from llmc.base.files import private_dir, read_given, remove_tree, write_atomic
 from llmc.base.names import SessionName, WorkerName, header_id
 from llmc.base.panes import Pane
@@ -62,6 +62,8 @@ Say = Callable[[str], None]
 
 class Undecided(Refused):
     """The canary has no result about the client; it must run again later."""
+
+    exit_code = Exit.PASSING
 
 
 def last_verdict(root: Root) -> Verdict | None:

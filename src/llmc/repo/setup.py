@@ -146,7 +146,7 @@ def add_worker(
     project: Project, name: str, worker: Worker, warn: Callable[[str], None] = lambda _: None
 ) -> WorkerRecord:
     """Add a worker with its worktree to state and configuration. Safe to repeat after a crash."""
-    from llmc.config.edit import add_worker as add_to_config
+    from llmc.config import edit
 
     problem = check_worker_name(name)
     if problem:
@@ -160,9 +160,9 @@ def add_worker(
         record = _new_record(project, name)
         for problem in provision.provision(project, record):
             warn(problem)
-        with project.repo_lock():  # commands for other workers write the same file
+        with edit.locked(project.root):
             if name not in load_config(project.root.config).workers:
-                add_to_config(project.root.config, name, worker)
+                edit.add_worker(project.root.config, name, worker)
         with project.store.transaction() as tx:
             tx.put(record)
             tx.emit("worker_added", worker=name)

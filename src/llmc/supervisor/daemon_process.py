@@ -125,10 +125,11 @@ def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
         )
 
 
-def kill(project: Project) -> None:
-    """SIGKILL to the daemon, whether it is starting, running or stopping; does not wait."""
+def kill(project: Project) -> bool:
+    """SIGKILL to the daemon, once it has the root's lock; does not wait. Whether there was one."""
     found = control.find(project)
     processes.kill([found] if found is not None else [])
+    return found is not None
 
 
 def end_all(project: Project, running: Running | None, grace_s: float) -> None:

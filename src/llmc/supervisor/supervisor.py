@@ -300,7 +300,7 @@ class Supervisor:
 
     def _shut_down(self) -> int:
         """Stop as requested: first the daemon, then the supervisor."""
-        self._say("stopping the daemon ... (press Ctrl-C again to exit without waiting)")
+        self._say("stopping the daemon ... (press Ctrl-C again to kill the daemon and the supervisor)")
         try:
             self._end_daemon()
         except LlmcError as error:
@@ -343,8 +343,12 @@ class Supervisor:
         """The first signal stops the daemon and the supervisor; the second kills both immediately."""
         if self._stop.is_set() and number != signal.SIGHUP:  # a closing terminal sends it twice
             try:
-                daemon_process.kill(self._project)
-                os.write(2, b"llmc: killed the daemon and the supervisor (see `llmc status`)\n")
+                what = (
+                    "the daemon and the supervisor"
+                    if daemon_process.kill(self._project)
+                    else "the supervisor"
+                )
+                os.write(2, f"llmc: killed {what} (see `llmc status`)\n".encode())
             finally:
                 os._exit(128 + number)
         self._stop.set()

@@ -41,16 +41,20 @@ def take_in(project: Project, source: TaskSource) -> Task | None:
     path = _ask(project)
     if path is None:
         return None
+    return _make(project, source, path, _open_keys(source))
+
+
+def _open_keys(source: TaskSource) -> set[str]:
+    """A command may give the key of a completed task again."""
     books = source.books()
     tasks = task_list.believed_tasks(source)
     done = completed_ids(tasks, books.completed_in(source.list_name), books.claimed_in(source.list_name))
-    there = {task.pool_key for task in tasks if task.id not in done}
-    return _make(project, source, path, there)
+    return {task.pool_key for task in tasks if task.id not in done}
 
 
-def take_up(project: Project, source: TaskSource) -> None:
-    """Add tasks from saved answers that a crash left behind."""
-    there = {task.pool_key for task in task_list.believed_tasks(source)}
+def take_up(project: Project, source: TaskSource, *, crashed: bool) -> None:
+    """Add tasks from saved answers. If another process `crashed`, it may have added one, which may be completed by now."""
+    there = {task.pool_key for task in task_list.believed_tasks(source)} if crashed else _open_keys(source)
     for path in sorted(project.root.task_pool.glob("answer-*.txt")):
         _make(project, source, path, there)
 

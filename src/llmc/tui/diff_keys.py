@@ -292,7 +292,8 @@ class Reviewing(Moving):
             self.do_diff()
             return
         shown = self.diff.page.drafts if self.diff is not None else []
-        drafts = {one.id for one in (*shown, *(one for _, one in self.drafts.values()))}
+        kept = (one for key, (_, one) in self.drafts.items() if key.startswith(f"comment {name} "))
+        drafts = {one.id for one in (*shown, *kept)}
         many = counted(len(drafts), "comment")
         title = (
             f"send {many} to {name}, with an optional message:" if drafts else f"request changes from {name}:"

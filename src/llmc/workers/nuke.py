@@ -189,7 +189,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
 
 def _forget(project: Project, name: str) -> None:
     """Remove settings, inbox and configuration; the lock file stays, because a process may wait for it."""
-    from llmc.config.edit import remove_worker
+    from llmc.config import edit
 
     for path in project.root.agents.glob(f"{name}.*"):
         with contextlib.suppress(FileNotFoundError):
@@ -199,6 +199,6 @@ def _forget(project: Project, name: str) -> None:
     if (cache := project.root.cache(project.root.worktree(name))).is_dir():
         remove_tree(cache)
     serena.forget(project.root.worktree(name))
-    with project.repo_lock():  # commands for other workers write the same file
+    with edit.locked(project.root):
         if name in load_config(project.root.config).workers:
-            remove_worker(project.root.config, name)
+            edit.remove_worker(project.root.config, name)

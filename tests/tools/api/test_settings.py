@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[Root], object]] = {
 def test_every_change_takes_the_lock(root: Root, change: Callable[[Root], object]) -> None:
     """A thread that has the lock cannot take it again. Break: a change without the lock."""
     before = root.config.read_bytes()
-    with lock(root.lock("repo"), Rank.REPO), pytest.raises(AssertionError, match="lock order"):
+    with lock(root.lock("config"), Rank.CONFIG), pytest.raises(AssertionError, match="lock order"):
         change(root)
     assert root.config.read_bytes() == before
     change(root)

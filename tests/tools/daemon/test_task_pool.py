@@ -9,7 +9,7 @@ from llmc.agents.claude import task_files
 from llmc.auto.auto_run import HardFailure
 from llmc.daemon.auto import TaskPool
 from llmc.repo.project import open_project
-from llmc.tasks import pool_command, queue
+from llmc.tasks import pool_command, queue, task_orders
 from llmc.tasks.rules.draft import Draft
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import add
@@ -42,6 +42,27 @@ def test_a_locked_list_is_waited_for(
         pool._ask(project)
     assert [task.subject for task in tasks.source.listing().tasks.values()] == ["Do it"], "asked only once"
     assert ended == []
+
+
+@on_postgres.TASK_FILES
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_key_is_given_again_when_its_task_is_completed(
+    scripted: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crashed: bool
+) -> None:
+    """After a crash, the completed task may be the one that was saved; after a failed turn it cannot be.
+
+    Break: look for the key among all tasks, or among open ones only.
+    """
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "client"))
+    scripted.set_up(config={"auto.task_list_id": "plan", "auto.task_pool_command": "true"})
+    project = open_project(str(scripted.root))
+    source = source_of(project)
+    first = add(source, Draft("Tonight", key="nightly"))
+    task_orders.done(project, first.id)
+    project.root.task_pool.mkdir(parents=True, exist_ok=True)
+    (project.root.task_pool / "answer-1.txt").write_text('{"subject": "Tonight", "key": "nightly"}')
+    pool_command.take_up(project, source, crashed=crashed)
+    assert len(source.listing().tasks) == (1 if crashed else 2)
 
 
 @on_postgres.TASK_FILES

@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from llmc.base.errors import Exit
+from llmc.cli import app
 from llmc.cli.app import cli
+from llmc.cli.web import _SERVICES
 from llmc.config.schema import initial_text
+from llmc.doctor.canary import Undecided
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,13 @@ def test_what_stopped_because_it_needs_the_user_is_not_restarted(
     done = CliRunner().invoke(cli, ["--root", str(tmp_path), "service", what], standalone_mode=False)
     assert done.exception is None
     lines = done.stdout.splitlines()
-    assert "Restart=on-failure" in lines, "it is restarted after a crash"
+    assert {"Restart=on-failure", "RestartSec=30"} <= {*lines}, "it is restarted after a crash"
     prevented = [line for line in lines if line.startswith("RestartPreventExitStatus=")]
     assert prevented == ([] if final is None else [f"RestartPreventExitStatus={final}"])
+
+
+def test_what_passes_by_itself_and_what_is_a_bug_is_restarted() -> None:
+    """Break: an exit code of `RestartPreventExitStatus` for a bug, or for a canary without a result."""
+    codes = {Exit(app.report(RuntimeError("x"), [])), Exit(app.report(Undecided("later"), []))}
+    assert codes == {Exit.BUG, Exit.PASSING}
+    assert not any(codes & set(final) for _, _, final in _SERVICES.values())

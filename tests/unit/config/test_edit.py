@@ -422,3 +422,4 @@ def test_the_differences_of_two_files_are_keys() -> None:
     after = {"a": {"b": 2, "c d": 2, "same": {"x": 1}, "new": [1]}, "workers": {"adam": {}}}
     assert differences(before, after) == ["a.b", "a.new", "gone", "workers.adam"]
     assert differences(before, before) == []
+    assert differences({}, {"a": {"b": 1}}) == ["a.b"]

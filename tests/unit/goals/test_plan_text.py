@@ -133,6 +133,7 @@ def test_a_verify_command_may_be_written_as_code() -> None:
         "````\n```\n### not a heading\n````",
         "~~~\n```\n### not a heading\n~~~",
         "    ```sh\n    - [ ] not a box\n    ```",
+        "~~~ sh `x`\n- [ ] not a box\n~~~",
     ],
 )
 def test_a_fence_hides_nothing_but_its_code(prose: str) -> None:

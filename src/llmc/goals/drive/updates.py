@@ -16,7 +16,7 @@ KEY = "overseerUpdate"
 MAX_MESSAGE_CHARS, MAX_BLOCK_CHARS = 1_000_000, 65_536
 MAX_ID, MAX_SUMMARY, MAX_NEXT, MAX_ITEM, MAX_ITEMS = 100, 4_000, 1_000, 500, 50
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)")
+_FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})[ \t]*(.*)")
 
 
 class Claim(StrEnum):
