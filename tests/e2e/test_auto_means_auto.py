@@ -49,8 +49,7 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
 
     # It dies. Nothing may look as if it were running, and the plain daemon that follows gives out nothing.
     fleet.kill_daemon()
-    # Its lock is free when its last thread is gone, a moment after the first.
-    wait_until(lambda: footer(fleet).startswith("not running; 1 worker, "))
+    assert footer(fleet).startswith("not running; 1 worker, ")
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
@@ -164,6 +163,14 @@ def test_how_to_start_an_agent_follows_from_its_worker(scripted: Fleet) -> None:
             assert start in fleet.llmc(*command, code=3).err
 
 
+def test_auto_mode_is_not_ready_before_its_run_is_recorded(scripted: Fleet) -> None:
+    """Break: register as ready before `begin`; a daemon killed in between leaves nothing that says it was to run."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    died = fleet.llmc("up", "--auto", "--detach", "--no-canary", code=1, LLMC_FAULT="auto.begin:before:kill")
+    assert "the daemon exited before its workers were ready" in died.err
+    assert not fleet.events("auto_started")
+
+
 def test_the_hints_to_start_auto_mode_name_its_options(scripted: Fleet) -> None:
     """Break: name `llmc up --auto --detach` alone: another number of workers, and no limit."""
     fleet = set_up(scripted, **{"auto.concurrency": "1"})
@@ -171,8 +178,9 @@ def test_the_hints_to_start_auto_mode_name_its_options(scripted: Fleet) -> None:
     again = f"llmc up --auto --detach {options}"
     fleet.up("--auto", "--no-canary", *shlex.split(options))
     fleet.kill_daemon()
-    wait_until(lambda: fleet.llmc("status", "--json").json["auto"]["start"] == again)
-    (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
+    view = fleet.llmc("status", "--json").json
+    assert view["auto"]["start"] == again
+    (item,) = (row for row in view["attention"] if row["kind"] == "auto")
     assert item["next"] == again
     shown = (fleet.llmc(command).out for command in ("status", "digest"))
     status, digest = (" ".join(text.replace("\\\n", " ").split()) for text in shown)

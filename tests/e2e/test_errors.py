@@ -84,7 +84,7 @@ def test_bad_worker_names(shared: Fleet, name: str) -> None:
     assert not [p for p in os.listdir(shared.root / ".llmc/locks") if p not in LOCK_FILES]
 
 
-LOCK_FILES = {"state.lock", "repo.lock", "accept-adam.lock", "worker-adam.lock", "daemon.lock"}
+LOCK_FILES = {"state.lock", "repo.lock", "config.lock", "accept-adam.lock", "worker-adam.lock", "daemon.lock"}
 
 #: command line, exit code, words in the output
 CASES: list[tuple[list[str], int, list[str]]] = [

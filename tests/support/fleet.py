@@ -23,7 +23,7 @@ from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake
 from llmc.config.edit import set_value
-from llmc.config.root_layout import tmux_server
+from llmc.config.root_layout import DAEMON_LOCK, tmux_server
 from llmc.records.event_log import EventLog
 from tests.support import on_postgres, zygote
 from tests.support.loopback_api import LoopbackApi
@@ -411,7 +411,8 @@ class Fleet:
     def kill_daemon(self) -> None:
         pid = self.daemon_pid()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not is_alive(pid))
+        # Its lock goes with its last thread, a moment later.
+        wait_until(lambda: not is_alive(pid) and not is_locked(self.root / DAEMON_LOCK))
 
     def transcript_rows(self) -> list[dict[str, Any]]:
         """Every row of every transcript that the agents wrote."""

@@ -33,7 +33,7 @@ STEPS = (
     *("task.created", "task.made"),
     "worker_task.mark",
     *("task_pool.ask", "task_pool.add"),
-    "auto.post_accept",
+    *("auto.begin", "auto.post_accept"),
     *("reset.cancel", "reset.quiet", "reset.tree", "reset.finish"),
     *("provision.reset", "provision.clean"),
     *("nuke.end", "nuke.pin", "nuke.move", "nuke.prune", "nuke.forget", "nuke.finish"),

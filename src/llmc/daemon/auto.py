@@ -24,6 +24,7 @@ from llmc.auto.rules.steps import is_free, waits_for_answer
 from llmc.auto.usage import Spending
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import TROUBLE, ConfigError, LlmcError, LockTimeout, Unreachable
+from llmc.base.faults import step as fault_step
 from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
@@ -257,7 +258,7 @@ class AutoMode:
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Start tasks from now on. Heartbeats began earlier, in `show_life`."""
         assert self._heartbeat is not None
-        with self._project.store.transaction() as tx:
+        with fault_step("auto.begin"), self._project.store.transaction() as tx:
             ahead_s = tx.state.auto.ahead_s if self._node is not None else None
             begun = {"run": "running", "run_unix": tx.now, "run_cause": "", "run_reason": ""}
             tx.update_auto(**begun, **self._options.recorded(), ahead_s=ahead_s)

@@ -208,10 +208,11 @@ class Daemon:
         try:
             await self._start_all()
             if not self.told_to_stop.is_set():
-                self._register(ready=True)
-                say("ready; press Ctrl-C to stop the agents and the daemon")
                 if self.auto is not None:
                     self.auto.begin(loop, self.instance_id)
+                # Last: who was told that auto mode is ready must hear of it when it is killed.
+                self._register(ready=True)
+                say("ready; press Ctrl-C to stop the agents and the daemon")
                 self.goals.update(self.project)
                 await self._serve()
         finally:
