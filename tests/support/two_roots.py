@@ -7,7 +7,7 @@ Auto mode is on in each root with a task list.
 
 import sys
 
-from llmc.daemon.auto import AutoOptions
+from llmc.daemon.auto_options import AutoOptions
 from llmc.daemon.host import Host
 from llmc.daemon.main import Daemon, Options
 from llmc.repo.project import open_project

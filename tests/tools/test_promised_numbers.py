@@ -30,7 +30,8 @@ from llmc.base.panes import Pane
 from llmc.base.processes import Process, identify
 from llmc.cli.overview import render
 from llmc.daemon import watches
-from llmc.daemon.auto import AutoMode, AutoOptions
+from llmc.daemon.auto import AutoMode
+from llmc.daemon.auto_options import AutoOptions
 from llmc.daemon.watches import AgentsWatch
 from llmc.doctor import canary
 from llmc.records.worker import Obstacle

@@ -20,7 +20,7 @@ from llmc.base.text import printable, shortened
 from llmc.config import trust
 from llmc.config.paths import Root
 from llmc.daemon import control
-from llmc.daemon.auto import AutoOptions as AutoOptions
+from llmc.daemon.auto_options import AutoOptions as AutoOptions
 from llmc.daemon.host import Host
 from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require

@@ -4,17 +4,14 @@ import asyncio
 import contextlib
 import logging
 import math
-import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from llmc.attention import raising
 from llmc.auto import attend, landing, parks
@@ -28,10 +25,9 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import DiskFull, is_shortage
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
-from llmc.base.text import pattern
 from llmc.base.wake import inode
 from llmc.config.load import load_config
-from llmc.config.model import Config
+from llmc.daemon.auto_options import AutoOptions
 from llmc.daemon.log import say
 from llmc.daemon.watches import Heartbeat, SourceWatch
 from llmc.notifications import notify, rules
@@ -109,48 +105,6 @@ CONFIG_SETTLE_S = 2.0
 SHORT_TICKS = 10
 #: how long to collect changes of the task list
 SETTLE_S = 0.02
-_PLAIN = pattern(r"[\w./-]+( [\w./-]+)*")
-
-
-class AutoOptions(Struct, frozen=True):
-    """The options of `up --auto`; they override config.toml."""
-
-    concurrency: int | None = None
-    post_accept_command: str | None = None
-    until_unix: float | None = None
-    max_tasks: int | None = None
-    max_cost: float | None = None
-
-    def applied(self, config: Config) -> Config:
-        said: dict[str, Any] = {
-            "concurrency": self.concurrency,
-            "post_accept_command": self.post_accept_command,
-        }
-        given = {key: value for key, value in said.items() if value is not None}
-        return replace(config, auto=replace(config.auto, **given))
-
-    def recorded(self) -> dict[str, Any]:
-        """The options to keep in state.json, for hints with the command that starts auto mode again.
-
-        Hints leave the machine: they include a post-accept command only if it is plain words, which hold no secret.
-        """
-        until = self.until_unix and datetime.fromtimestamp(int(self.until_unix))
-        said = {
-            "--concurrency": self.concurrency,
-            "--post-accept-command": _in_hints(self.post_accept_command),
-            "--until": until and until.isoformat(timespec="seconds" if until.second else "minutes"),
-            "--max-tasks": self.max_tasks,
-            "--max-cost": self.max_cost and f"{self.max_cost:.15g}",
-        }
-        options = {name: str(value) for name, value in said.items() if value is not None}
-        return {"run_options": options, "run_until_unix": self.until_unix or 0.0}
-
-
-def _in_hints(command: str | None) -> str | None:
-    """A command of plain words and paths; for any other, a placeholder that the user replaces."""
-    if command is None:
-        return None
-    return shlex.quote(command) if not command or _PLAIN.fullmatch(command) else "COMMAND"
 
 
 class AutoMode:

@@ -25,7 +25,8 @@ from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
 from llmc.base.wake import listen, receive
 from llmc.daemon import chores, control
-from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
+from llmc.daemon.auto import AutoMode, not_ours
+from llmc.daemon.auto_options import AutoOptions
 from llmc.daemon.chores import Notices
 from llmc.daemon.control import write_registration
 from llmc.daemon.goal_lane import GoalsLane

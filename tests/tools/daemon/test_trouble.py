@@ -28,7 +28,8 @@ from llmc.base.files import DiskFull
 from llmc.config.model import Worker
 from llmc.daemon import auto as module
 from llmc.daemon import control, main
-from llmc.daemon.auto import SHORT_TICKS, AutoMode, AutoOptions
+from llmc.daemon.auto import SHORT_TICKS, AutoMode
+from llmc.daemon.auto_options import AutoOptions
 from llmc.daemon.goal_lane import GoalsLane
 from llmc.daemon.lanes import Lane, Threads
 from llmc.daemon.log import say

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from llmc.daemon.auto import AutoOptions
+from llmc.daemon.auto_options import AutoOptions
 from llmc.records.items import UP_AUTO, up_auto
 
 NOW = datetime(2026, 11, 16, 1, 0, 0).timestamp()
