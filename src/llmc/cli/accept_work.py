@@ -14,7 +14,7 @@ from llmc.cli.output import ask, note, paint, print_json, say, say_lines
 _NOT_SEEN = "the change differs from the one you reviewed"
 _DOING = {
     "check": "checking the source repository",
-    "merge": "squashing into one commit on the latest default branch",
+    "merge": "squashing the work into one commit",
     "validate": "validating the commit",
     "land": "landing the commit",
     "wait": "checking whether the commit landed",

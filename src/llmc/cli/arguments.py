@@ -183,7 +183,7 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
             if what == "task"
             else f"Pass the {what} as an argument or with --file.",
         )
-    advice = f"# Write the {what} above this line; everything below it is ignored."
+    advice = f'# Write the {what} above the ">8" line; everything below that line is ignored.'
     path = _new_draft(what)
     empty = f"\n{_CUT}\n{advice}\n"
     path.write_text(empty, encoding="utf-8")

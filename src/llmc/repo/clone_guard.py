@@ -269,7 +269,7 @@ class CloneGuard:
         if not os.path.isdir(entry) or os.path.islink(entry):
             raise LlmcError(
                 f"{top} is no longer a worktree of this root: its .git points to another repository",
-                hint=f"Run `llmc doctor --repair` to recreate the worktree; the files in {top} are kept.",
+                hint=f"Run `llmc doctor --repair` to link {top} to the root's clone again; its files are kept.",
             )
         self._say(Undone(f"{top}/.git", "pointed to another repository; llmc restored it"))
         for path, text in (

@@ -89,7 +89,7 @@ def _drop(project: Project, name: str, lock: Path) -> bool:
         return dead_locks.drop(project.root.path, lock)
     except dead_locks.InUse as error:
         raise Refused(
-            f"a git command in {name}'s worktree holds {lock}: pid {error}",
+            f"{lock} is held by a git command in {name}'s worktree; pid {error}",
             hint="Wait for that command to finish, or stop it, then run this command again.",
         ) from None
     except OSError as error:

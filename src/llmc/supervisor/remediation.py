@@ -267,7 +267,7 @@ class _Turn(Struct):
             end = self._attempt(prompt)
             if not end.crashed or attempt == remedy.TRIES:
                 break
-            self._tell(f"restarting the remediation session: {end.problem}")
+            self._tell(f"{end.problem}; restarting the remediation session")
         return end
 
     def _attempt(self, prompt: str) -> End:

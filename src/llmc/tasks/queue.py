@@ -70,7 +70,7 @@ def refuse_broken(wrong: Stuck, held: Collection[TaskId]) -> None:
     if problems:
         raise BrokenList(
             f"cannot use the task list: {'; '.join(problems)}",
-            hint="Run `llmc tasks list` to see the tasks. Fix the problems, then run the command again.",
+            hint="Fix these problems (`llmc tasks list` shows the tasks), then retry the command that failed.",
         )
 
 

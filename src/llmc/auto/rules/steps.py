@@ -264,9 +264,8 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
 
 def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
     """Give up after a prompt was not delivered for a reason other than the user."""
-    if obstacle is Obstacle.DEAD:
-        return GiveUp(Cause.CRASH, f"the agent exited before the prompt arrived: {why}")
-    return GiveUp(Cause.AGENT, f"cannot deliver the prompt: {why}")
+    cause = Cause.CRASH if obstacle is Obstacle.DEAD else Cause.AGENT
+    return GiveUp(cause, f"cannot deliver the prompt: {why}")
 
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:

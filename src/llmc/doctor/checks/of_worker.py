@@ -265,9 +265,9 @@ def _left_in(tree: Tree) -> str:
 CHECKS = (
     WorkerCheck("record", "state", "a worker's entry in state.json is invalid or inconsistent", _record,
         fix_all=_fix_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
-    WorkerCheck("session_missing", "sessions", "a worker is not offline, but its tmux pane is gone",
+    WorkerCheck("session_missing", "sessions", "a worker's tmux pane is gone, but the worker is not marked offline",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
-    WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
+    WorkerCheck("session_dead", "sessions", "a worker's agent has exited, but the worker is not marked offline",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
     WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
     WorkerCheck("start_failed", "sessions", "a worker's agent failed to start", _not_started),

@@ -11,6 +11,7 @@ from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain, json_record, read_json, read_text
 from llmc.base.names import SessionName
+from llmc.config.durations import format_duration
 from llmc.config.paths import Root
 from llmc.doctor.check import DETACH, Check, Finding, Sight, Turn, fixable
 from llmc.doctor.rules.facts import DaemonFacts, Facts
@@ -147,7 +148,7 @@ def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     late_s = facts.daemon.heartbeat_age_s
     if facts.daemon.runs and late_s is not None and late_s > HEARTBEAT_LATE_S:
-        text = f"the daemon is hung: no heartbeat for {late_s / 60:.0f} minutes"
+        text = f"the daemon is hung: no heartbeat for {format_duration(late_s)}"
         yield Finding(
             text,
             "check `llmc logs daemon`, then run `llmc down --force`, and `llmc up --detach` with your usual options",

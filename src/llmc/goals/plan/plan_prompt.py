@@ -119,9 +119,9 @@ A plan already exists and must be replaced. Reason:
 
 $why
 
-The current plan, one line per item. Finished items stay as they are under their ids, whether you list them or not, and other
-items may depend on them. Keep the ids of items that continue; give new work new ids that are not in this list. Add nothing to
-finished items.
+The current plan, one line per item. Finished items keep their ids and do not change, whether or not you list them; other items
+may depend on them. Keep the id of every unfinished item that stays in the plan. Give each new item an id that is not in this list.
+Do not add tasks or subtasks to finished items.
 
 $state
 """,

@@ -38,7 +38,7 @@ _ALL = (
           "the agent's work is saved; a new session runs the task again", A, work.session_killed),
     Drill("tmux-killed", "9", "the tmux server and all its sessions are killed", "the agents' processes exit", LOOK_S,
           "all workers get new sessions; the tasks run again", A, work.tmux_killed),
-    Drill("session-killed-again", "10", "a tmux session is killed after every restart", "the third exit without a completed task", 60.0,
+    Drill("session-killed-again", "10", "a tmux session is killed after every restart", "the agent exits for the third time without completing a task", 60.0,
           "the remediation agent fixes the cause; the task runs again", AI, work.session_killed_again),
     Drill("worktree-broken", "11", "the repository loses its entry for a worktree", "a git command fails", 30.0,
           "the remediation agent runs `llmc doctor --repair`; the task runs again", AI, work.worktree_broken),
