@@ -145,6 +145,57 @@ def test_a_moved_root_is_named_again(scripted: Fleet) -> None:
     assert fleet.llmc("--root", str(moved), "status", "--json").json["root"] == str(moved)
 
 
+CHANGES = (
+    ("reset", "adam"),
+    ("nuke", "adam", "--yes"),
+    ("start", "--worker", "adam", "--prompt", "x"),
+    ("up", "--detach"),
+    ("add", "baker"),
+)
+
+
+def test_a_copy_of_a_root_does_not_touch_the_original(scripted: Fleet) -> None:
+    """Break: do not compare the worktrees in state.json with the root's own; the copy resets the original's worktree."""
+    fleet = scripted.set_up()
+    fleet.llmc("add", "adam")
+    fleet.up()
+    copy = fleet.dir / "copy"
+    shutil.copytree(
+        fleet.root, copy, symlinks=True, ignore=lambda place, names: [n for n in names if n.endswith("sock")]
+    )
+    (fleet.worktree("adam") / "work.txt").write_text("hours of work\n")
+    link, before = (fleet.worktree("adam") / ".git").read_text(), fleet.record("adam")
+    for command in CHANGES:
+        refused = fleet.llmc("--root", str(copy), *command, code=3).err
+        assert f"{copy} is a copy of the root at {fleet.root}" in refused, command
+    assert "is a copy of the root" in fleet.llmc("--root", str(copy), "doctor", code=1).out
+    fleet.llmc("--root", str(copy), "doctor", "--repair", "--yes", code=None)
+    fleet.llmc("--root", str(copy), "down", code=None)
+    fleet.llmc("--root", str(copy), "status")
+    assert (fleet.worktree("adam") / "work.txt").exists()
+    assert (fleet.worktree("adam") / ".git").read_text() == link
+    assert fleet.record("adam")["instance"] == before["instance"]
+    assert fleet.llmc("status", "--json").json["daemon"]["running"]
+
+
+def test_a_moved_root_works_again_once_it_is_back(scripted: Fleet) -> None:
+    """Break: act on the paths in state.json, which may be those of another root by now."""
+    fleet = scripted.set_up()
+    fleet.llmc("add", "adam")
+    moved = fleet.dir / "moved"
+    shutil.move(fleet.root, moved)
+    for command in CHANGES:
+        refused = fleet.llmc("--root", str(moved), *command, code=3).err
+        assert f"was moved there from {fleet.root}; nothing was changed" in refused
+        assert f"mv {moved} {fleet.root}" in refused
+    fleet.root.symlink_to(moved)
+    fleet.llmc("--root", str(moved), "hold", "adam")
+    fleet.llmc("--root", str(moved), "release", "adam")
+    fleet.root.unlink()
+    shutil.move(moved, fleet.root)
+    fleet.llmc("reset", "adam")
+
+
 def test_a_repository_without_a_root_does_not_act_on_another_one(scripted: Fleet) -> None:
     """Break: fall back to ~/llmc for a command, or do not note which root was read."""
     fleet = scripted

@@ -98,6 +98,7 @@ class Down(Struct, frozen=True):
 
 def up(project: Project, wanted: Wanted, tell: Tell) -> Up:
     """Start the agents and the daemon. Without `detach`, returns when the daemon exits."""
+    project.store.refuse_elsewhere()
     trust.register(str(project.root.path))  # so that it is found from inside
     project.tmux.panes()  # fail now if tmux is missing, not once per worker
     _tell_of_source(project, tell)

@@ -331,6 +331,11 @@ def own_id(root: str) -> str:
     return _id_of(root) or _new_id(root)
 
 
+def is_same_root(one: str, other: str) -> bool:
+    """Whether two directories are the same root, or one is a copy of the other."""
+    return _id_of(one) != "" and _id_of(one) == _id_of(other)
+
+
 def _id_of(root: str) -> str:
     try:
         with open(f"{root}/{root_layout.ROOT_ID}") as file:

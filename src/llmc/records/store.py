@@ -16,14 +16,16 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, NotFound, StateError, UnknownWorker
+from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UnknownWorker
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, explain, private_dir, read_given, second_name, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.base.names import WorkerName
 from llmc.base.text import did_you_mean
 from llmc.base.urls import scrub, scrub_all
+from llmc.config import trust
 from llmc.config.paths import Root
+from llmc.config.root_layout import WORKTREES
 from llmc.records import events, transitions
 from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
 from llmc.records.state import VERSION, FailingBase, Raised, State, UndoJournal, keep_unknown
@@ -210,10 +212,25 @@ class Store:
     def worker(self, name: str) -> WorkerRecord:
         return _worker(self.read(), name)
 
+    def elsewhere(self) -> Refused | None:
+        """Set in a moved or copied root: its records name worktrees in another place, maybe those of another root."""
+        here = str(self.root.path)
+        for there in {_root_in(record) for record in self.read().workers.values()} - {here, ""}:
+            with contextlib.suppress(OSError):
+                if os.path.samefile(here, there):
+                    continue  # through a link
+            return _elsewhere(here, there)
+        return None
+
+    def refuse_elsewhere(self) -> None:
+        if (refused := self.elsewhere()) is not None:
+            raise refused
+
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Load, change, validate, write, under the state lock. An exception inside writes nothing."""
         with lock(self.root.lock("state"), Rank.STATE):
+            self.refuse_elsewhere()
             old, raw = self._current()
             logged = events.append_missing(self.root.events, old.recent_events)
             tx = Transaction(old)
@@ -363,6 +380,27 @@ def _worker(state: State, name: str) -> WorkerRecord:
         otherwise = f"Add it with `llmc add {name}`." if can_add else "Run `llmc status` to see all workers."
         raise UnknownWorker(name, hint=did_you_mean(name, state.workers, otherwise))
     return record
+
+
+def _root_in(record: WorkerRecord) -> str:
+    """The root that a record's worktree is in; "" if it is not in any."""
+    end = f"/{WORKTREES}/{record.name}"
+    return record.worktree_path.removesuffix(end) if record.worktree_path.endswith(end) else ""
+
+
+def _elsewhere(here: str, there: str) -> Refused:
+    import shlex  # saves 1 ms in the hot commands
+
+    if trust.is_same_root(here, there):
+        return Refused(
+            f"{here} is a copy of the root at {there}; nothing was changed",
+            hint=f"Use the original: llmc --root {shlex.quote(there)} ...",
+        )
+    first = f"move what is at {there} away; then: " if os.path.lexists(there) else ""
+    return Refused(
+        f"the root at {here} was moved there from {there}; nothing was changed",
+        hint=f"To use it, move it back: {first}mv {shlex.quote(here)} {shlex.quote(there)}",
+    )
 
 
 def _with_derived(state: State) -> State:

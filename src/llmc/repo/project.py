@@ -114,6 +114,7 @@ class Project(Struct, frozen=True):
 
     @contextmanager
     def worker_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        self.store.refuse_elsewhere()
         try:
             with locks.lock(self.root.lock(f"worker-{worker}"), locks.Rank.WORKER, timeout_s=timeout_s):
                 yield

@@ -198,7 +198,7 @@ def catch_up(project: Project) -> None:
     """Apply pending events to every worker, unless a daemon does. A worker whose lock is busy is updated by the holder."""
     if project.daemon_runs():
         return
-    for name in project.store.read().workers:
+    for name in _workers_here(project):
         # Another process may have the worker, or may have just removed it.
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
             rebase.resolved_by_hand(project, project.store.worker(name))
@@ -209,6 +209,11 @@ def catch_up(project: Project) -> None:
 
 def see_what_was_resolved(project: Project) -> None:
     """Apply what the user resolved by hand; the daemon would see it only at its next patrol."""
-    for name in project.store.read().workers:
+    for name in _workers_here(project):
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
             rebase.resolved_by_hand(project, project.store.worker(name))
+
+
+def _workers_here(project: Project) -> list[str]:
+    """None in a copy of a root, which is only read."""
+    return [] if project.store.elsewhere() else list(project.store.read().workers)

@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, Refused
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Check, Finding, Sight, fixable
 from llmc.doctor.rules.facts import OFF, Facts, StateFile
@@ -88,6 +88,11 @@ def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         yield Finding(state.problem, copy + REBUILD)
 
 
+def _elsewhere(at: Sight) -> list[Refused]:
+    refused = at.project.store.elsewhere()
+    return [refused] if refused else []
+
+
 # fmt: off
 CHECKS = (
     Check("program", "programs", "a program is missing or too old",
@@ -111,5 +116,7 @@ CHECKS = (
         look=lambda at: notify.problems(at.project),
         judge=lambda _, seen: (Finding(t, "fix the channel, then run `llmc notify test`", subject=t) for t in seen)),
     Check("state", "state", "state.json is missing or damaged, or was written by a newer llmc", judge=_state),
+    Check("elsewhere", "state", "the root was moved or copied; nothing changes it until it is back", look=_elsewhere,
+        judge=lambda _, seen: (Finding(one.message, one.hint) for one in seen), needs=("state",)),
 )
 # fmt: on
