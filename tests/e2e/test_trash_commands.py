@@ -46,7 +46,12 @@ def test_list_and_show(fleet_with_trash: Fleet) -> None:
     assert entry["subject"] == "llmc: pinned before reset"
     assert isinstance(entry["size_bytes"], int)
     assert entry["size_bytes"] > 0
-    assert str(entry["name"]) in fleet.llmc("trash", "list").out
+    (row,) = (
+        line for line in fleet.llmc("trash", "list").out.splitlines() if line.startswith(str(entry["name"]))
+    )
+    assert "Work 1 (with uncommitted changes)" in row, (
+        "what the user would restore, not what llmc calls the commit"
+    )
     shown = fleet.llmc("trash", "show", str(entry["name"])).out
     for text in ("Work 1", "new.txt", "README.md", "nested/"):
         assert text in shown

@@ -137,7 +137,7 @@ def trash() -> None:
 _entry = click.argument(
     "ref",
     shell_complete=complete_with(
-        lambda project: {entry.name: entry.subject for entry in removals.entries(project, sizes=False)}
+        lambda project: {entry.name: entry.work for entry in removals.entries(project, sizes=False)}
     ),
 )
 
@@ -292,7 +292,12 @@ def _age(entry: Entry, now: float) -> str:
 
 
 def _about(entry: Entry) -> str:
-    return "no commits of its own" if entry.without_commits else entry.subject
+    """What is in a pinned commit; "" for a directory alone."""
+    if entry.without_commits:
+        return "no commits of its own"
+    if not entry.has_uncommitted:
+        return entry.work
+    return f"{entry.work} (with uncommitted changes)" if entry.work else "uncommitted changes"
 
 
 def _files(entry: Entry) -> str:

@@ -13,11 +13,15 @@ from llmc.config.durations import parse_duration
 _LONGEST_S = 365 * 86400.0
 
 
+#: logs that are not a worker's (api/logs.py)
+_LOGS = ("daemon", "overseer", "auto", "goals")
+
+
 def check_worker_name(name: str) -> str | None:
     """The problem with this name, or None."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
         return "a worker name must start with a lowercase letter, contain only lowercase letters, digits and dashes, and have at most 31 characters"
-    if name == "overseer" or is_auto_name(name):
+    if name in _LOGS or is_auto_name(name):
         return f'the name "{name}" is reserved'
     return None
 

@@ -163,8 +163,9 @@ def _run_check(
 
 def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:
     """The error for a failed command; `what` names it, `so` says what follows."""
+    name = worker.removeprefix("_")  # the log of something else than a worker, such as an undo
     return CommandFailed(
         done,
-        message=f"{worker}: {what} failed with exit code {done.returncode}" + (f"; {so}" if so else ""),
+        message=f"{name}: {what} failed with exit code {done.returncode}" + (f"; {so}" if so else ""),
         hint=f"To see the full output: less {shlex.quote(str(project.root.log(worker)))}",
     )

@@ -24,9 +24,9 @@ from llmc.records.events import read_lines
 from llmc.records.transitions import step
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git, provision, uncommitted
-from llmc.repo.project import Project
+from llmc.repo.project import Project, subjects
 from llmc.repo.rules.trash_age import DAY_S, Book, accounted_for, expired, look
-from llmc.repo.trash import PREFIX, Task, is_pin, late_key, short, task_file, task_of
+from llmc.repo.trash import PINNED, PREFIX, Task, is_pin, late_key, short, task_file, task_of
 from llmc.sessions import intake
 
 #: the reason of a worker that has restored work instead of a task
@@ -47,6 +47,10 @@ class Entry(Struct, frozen=True):
     subject: str = ""
     #: whether its commit is on the default branch, so that it has none of its own
     without_commits: bool = False
+    #: the subject of the worker's latest commit in it; "" if it has none
+    work: str = ""
+    #: whether the commit was made by llmc to save uncommitted files
+    has_uncommitted: bool = False
     directory: Path | None = None
     size_bytes: int | None = None
 
@@ -85,18 +89,27 @@ def entries(project: Project, *, sizes: bool = True) -> list[Entry]:
     root = project.root
     found = {}
     landed = _landed(project)
-    for ref, commit, subject in git.refs(
-        root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
-    ):
+    rows = git.refs(root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject", "parent")
+    below = _own_subjects(project, [row[3].split(" ")[0] for row in rows if row[2].startswith(PINNED)])
+    for ref, commit, subject, parents in rows:
         worker, stamp, why = parse_ref(ref)
         own = "" if ref in landed else subject  # on the default branch, it may be other work
-        found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, own, ref in landed)
+        saved = own.startswith(PINNED)
+        work = below.get(parents.split(" ")[0], "") if saved else own
+        found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, own, ref in landed, work, saved)
     for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:
         worker, stamp = parse_directory(folder.name)
         key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
         at = found.get(key, Entry(worker, stamp))
         found[key] = replace(at, directory=folder, size_bytes=size_of(folder) if sizes else None)
     return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
+
+
+def _own_subjects(project: Project, commits: list[str]) -> dict[str, str]:
+    """The subjects of those commits that are not on the default branch."""
+    ask = ["rev-list", "--ignore-missing", *filter(None, commits), "--not", project.base, "--"]
+    own = set(git.git(project.root.path, *ask, check=False).stdout.split()) if any(commits) else set()
+    return subjects(project, sorted(own.intersection(commits)))
 
 
 def _landed(project: Project) -> set[str]:

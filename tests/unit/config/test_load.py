@@ -249,7 +249,7 @@ def test_bad_worker_names(name: str) -> None:
     assert "a worker name must start" in (check_worker_name(name) or "")
 
 
-@pytest.mark.parametrize("name", ["overseer", "auto-1", "auto-10"])
+@pytest.mark.parametrize("name", ["overseer", "auto-1", "auto-10", "daemon", "auto", "goals"])
 def test_reserved_worker_names(name: str) -> None:
     assert "reserved" in (check_worker_name(name) or "")
 
