@@ -1,10 +1,12 @@
 """`up --auto` gives out tasks or says that it does not; every surface shows when auto mode is not running."""
 
+import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -80,10 +82,48 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
     assert state(fleet)["auto_mode"] is True
     (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
     assert item["next"] == "llmc up --auto --detach"
+    assert item["text"] == "auto mode is not running: the daemon was stopped by SIGTERM", "it was not killed"
+    told = fleet.llmc("digest", "--json").json
+    assert (told["runs"]["how"], told["runs"]["reason"]) == ("stopped", "the daemon was stopped by SIGTERM")
     # No daemon is left to be told, but the user can still end auto mode.
     fleet.llmc("down")
     assert state(fleet)["auto_mode"] is False
     assert not [row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto"]
+
+
+def test_the_digest_of_a_run_that_the_user_ends(scripted: Fleet) -> None:
+    """Break: record the user's `down` only once the daemon is gone; its last digest says that it was killed."""
+    news = scripted.marks / "news"
+    fleet = set_up(scripted, **{"auto.concurrency": "1", "notify.command": f"cat >> {news}"})
+    daemon = auto.Daemon(fleet, "--no-canary")
+    wait_until(lambda: "ready; press" in daemon.said, 30)
+    fleet.llmc("down")
+    assert daemon.ends() == 0
+    (told,) = (row for row in map(json.loads, news.read_text().splitlines()) if row["kind"] == "digest")
+    assert "waiting for you" not in told["title"]
+    assert "not running" not in daemon.said
+    assert state(fleet)["auto"]["run"] == "stopped"
+
+
+def test_a_run_that_was_killed_stays_killed(scripted: Fleet) -> None:
+    """Break: let the next daemon's end, or whatever happens before it starts, be the end of a killed run."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    fleet.up("--auto", "--no-canary")
+    fleet.kill_daemon()
+    (begun,) = fleet.events("auto_started")
+    alive = max(begun["ts"], (fleet.root / ".llmc/auto.heartbeat").stat().st_mtime)
+    killed = time.time()
+    wait_until(lambda: time.time() > killed + 0.3)
+    fleet.llmc("add", "adam")  # an event of its own
+    shown = [fleet.llmc("digest", "--json").json]
+    fleet.llmc("up", "--detach")
+    shown.append(fleet.llmc("digest", "--json").json)
+    fleet.llmc("down")
+    shown.append(fleet.llmc("digest", "--json").json)
+    for told in shown:
+        assert told["runs"]["how"] == "killed"
+        assert told["runs"]["ended_unix"] == pytest.approx(alive, abs=0.2), "its last heartbeat"
+        assert [row["text"].partition(" (")[0] for row in told["interruptions"]] == ["the daemon was killed"]
 
 
 def client_that_ends(fleet: Fleet) -> tuple[Path, Path]:

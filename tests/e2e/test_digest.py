@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo.project import open_project
@@ -139,3 +141,43 @@ def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) ->
     assert "incomplete: workers" in scripted.llmc("digest").out
     events.unlink()
     assert "No tasks were started" in scripted.llmc("digest").out
+
+
+def test_what_ended_in_the_period_counts_from_its_beginning(scripted: Fleet) -> None:
+    """A run of three days, and an attempt that was parked for most of one.
+
+    Break: read the log from `auto.task_timeout_secs` before the period.
+    """
+    scripted.set_up()
+    one = {"worker": "auto-1", "task_id": "1"}
+    log(
+        scripted,
+        (99, "task_assigned", {**one, "subject": "Another", "label": "", "claim": "a"}),
+        (98, "task_completed", {**one, "commit": "b" * 40}),
+        (72, "auto_started", {"concurrency": 1, "instance_id": "x"}),
+        (20, "task_assigned", {**one, "task_id": "2", "subject": "Long", "label": "", "claim": "b"}),
+        (19, "usage_recorded", {**one, "task_id": "2", "model": "opus", "output_tokens": 5000, "cost": 0.5}),
+        (18.5, "fleet_parked", {"cause": "limit", "until_unix": time.time()}),
+        (0.75, "fleet_resumed", {"cause": "limit"}),
+        (0.5, "task_completed", {**one, "task_id": "2", "commit": "c" * 40}),
+        (0.25, "daemon_stopped", {"instance_id": "x", "auto": True}),
+    )
+    found = scripted.llmc("digest", "--since", "1h", "--json").json
+    (landed,) = found["accepted"]
+    assert (round(landed["took_s"]), landed["spend"]["cost"]) == (19.5 * HOUR, 0.5)
+    assert found["parks"]["limit"]["total_s"] == pytest.approx(0.25 * HOUR, abs=60)
+    assert (found["runs"]["how"], found["runs"]["times"]) == ("stopped", 1)
+    assert found["runs"]["total_s"] == pytest.approx(0.75 * HOUR, abs=60)
+    assert found["runs"]["tasks_per_hour"] == pytest.approx(2, abs=0.1)
+    assert found["released"] == []
+
+
+def test_what_had_no_price_costs_the_same_as_in_usage(scripted: Fleet) -> None:
+    """Break: sum the `cost` of the events alone, where `llmc usage` and the budgets use the prices of now."""
+    scripted.set_up()
+    used = {"worker": "auto-1", "task_id": None, "model": "claude-new-9", "cost": None}
+    log(scripted, (1, "usage_recorded", {**used, "output_tokens": 1000}))
+    for kind in ("input", "output"):
+        scripted.llmc("config", "set", f"prices.claude-new-9.{kind}", "100")
+    assert "$0.10" in scripted.llmc("usage").out
+    assert scripted.llmc("digest", "--json").json["total_spend"]["cost"] == 0.1

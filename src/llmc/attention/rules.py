@@ -394,6 +394,8 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
         item = _from_state(key, row)
         if item.kind == "source" and (facts.source_is_free or not _has_work_to_land(rows)):
             continue
+        if item.kind == "budget" and item.severity == "notice" and not facts.auto_runs:
+            continue  # about a run in progress
         if item.kind == "no_source" and not facts.source_fix:
             continue
         if not item.next and item.who in rows:  # what can be done about its worker now
@@ -463,12 +465,10 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
         said = f"auto mode failed ({cause}): {why}" if cause else f"auto mode failed: {why}"
         first = _fix_in(why) or FIRST.get(cause, "llmc logs daemon")
         yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {facts.up_auto}")
-    elif run == "running":
-        said = (
-            "auto mode is not running: its daemon was replaced by one without auto mode"
-            if facts.running
-            else "auto mode is not running: its daemon was killed"
-        )
+    elif run in ("running", "interrupted"):
+        why = text(auto.get("run_reason")) if run == "interrupted" else "its daemon was killed"
+        why = "its daemon was replaced by one without auto mode" if facts.running else why
+        said = f"auto mode is not running: {why}"
         # It was alive at its last heartbeat, or until a plain daemon took its place.
         ended = (facts.daemon and facts.daemon.start_time_unix) if facts.running else facts.beat_unix
         since = max(since, min(ended or 0.0, facts.now))

@@ -155,6 +155,7 @@ class AutoMode:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking = False
         self._ended = False
+        self._instance_id = ""
         self._missing_said = False
         self._persons_said = False
         self._base_fails = False
@@ -197,6 +198,7 @@ class AutoMode:
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """Send heartbeats from the registration on, also while worktrees and agents are set up."""
+        self._instance_id = instance_id
         timeout_s = self._project.config.overseer.heartbeat_timeout_secs
         self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck, timeout_s)
         self._heartbeat.start()
@@ -209,17 +211,22 @@ class AutoMode:
             self._heartbeat.mark()
             loop.call_later(PULSE_S, self._pulse, loop)
 
-    def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
+    @property
+    def has_begun(self) -> bool:
+        return self._loop is not None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start tasks from now on. Heartbeats began earlier, in `show_life`."""
         assert self._heartbeat is not None
         with fault_step("auto.begin"), self._project.store.transaction() as tx:
             ahead_s = tx.state.auto.ahead_s if self._node is not None else None
             begun = {"run": "running", "run_unix": tx.now, "run_cause": "", "run_reason": ""}
+            begun["run_instance"] = self._instance_id
             tx.update_auto(**begun, **self._options.recorded(), ahead_s=ahead_s)
             for key in ("budget:run", "budget:day"):
                 tx.clear_item(key)
             tx.remember_auto(True)
-            tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
+            tx.emit("auto_started", concurrency=len(self.workers), instance_id=self._instance_id)
         self._watch_list(loop)
         self._loop = loop  # last: the lanes check it, and this run's spending counts from its event
         self._say(f"auto mode started with {len(self.workers)} worker{'s' if len(self.workers) != 1 else ''}")
@@ -323,7 +330,7 @@ class AutoMode:
         with contextlib.suppress(*TROUBLE), self._project.store.transaction() as tx:
             failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
-            tx.emit("auto_failed", reason=failure.reason[:1000], **about)
+            tx.emit("auto_failed", reason=failure.reason[:1000], instance_id=self._instance_id, **about)
         file = self._run.queue.source.where(failure.task) if failure.task.id else ""
         extra = {"action": "auto_failed", **about, "task_file": file, "output": failure.output[-4000:]}
         self._log.error(failure.reason, extra=extra)
@@ -375,10 +382,7 @@ class AutoMode:
         if self._run.draining and self._is_quiet(state) and not self._ended:
             with self._project.store.transaction() as tx:
                 tx.remember_auto(False, self._run.draining if self._run.ends_as_asked else "")
-                budget = tx.state.attention.get("budget:run")
-                if budget is not None and budget.severity == "notice":
-                    tx.clear_item("budget:run")  # about a run in progress
-                tx.emit("auto_stopped", reason=self._run.draining)
+                tx.emit("auto_stopped", reason=self._run.draining, instance_id=self._instance_id)
             self._ended = True
             self._say(f"auto mode finished: {self._run.draining}")
             self._end(0)

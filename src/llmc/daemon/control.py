@@ -200,7 +200,8 @@ def accept_request(root: Root, instance_id: str) -> signal.Signals | None:
     if row.get("instance_id") != instance_id:
         return None
     request.unlink(missing_ok=True)
-    return HAND_OVER if row.get("signal") == HAND_OVER.name else signal.SIGTERM
+    # As with Ctrl-C, it is the user who ends it. A signal that the daemon receives may be the system's.
+    return HAND_OVER if row.get("signal") == HAND_OVER.name else signal.SIGINT
 
 
 def _request(root: Root) -> Path:

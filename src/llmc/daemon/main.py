@@ -34,6 +34,7 @@ from llmc.daemon.lanes import Lane, Rounds, Threads, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
+from llmc.records import sight
 from llmc.records.state import State
 from llmc.records.worker import Cause, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for, open_project
@@ -90,8 +91,10 @@ class Daemon:
         self.wake_ups = 0
         self.paused: asyncio.TimerHandle | None = None
         self.auto: AutoMode | None = None
-        #: the user stopped it at its terminal
+        #: the user stopped it, at its terminal or with `llmc down`
         self.interrupted = False
+        #: the last signal that told it to stop
+        self.signal: signal.Signals | None = None
         #: auto mode finished or failed; the daemon was not told to stop
         self.ended_by_itself = False
         #: another daemon takes over: the agents keep running
@@ -184,6 +187,7 @@ class Daemon:
 
     def told(self, number: signal.Signals) -> None:
         """Shut down this root only. Called in the event loop."""
+        self.signal = number
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
         self.handing_over = self.handing_over or number == control.HAND_OVER
@@ -210,7 +214,7 @@ class Daemon:
             await self._start_all()
             if not self.told_to_stop.is_set():
                 if self.auto is not None:
-                    self.auto.begin(loop, self.instance_id)
+                    self.auto.begin(loop)
                 # Last: who was told that auto mode is ready must hear of it when it is killed.
                 self._register(ready=True)
                 say("ready; press Ctrl-C to stop the agents and the daemon")
@@ -458,10 +462,7 @@ class Daemon:
                 await self.loop.run_in_executor(self.pool, self.auto.stop, stuck)
             if not self.handing_over:
                 await self._end_agents(stuck)
-            with self.project.store.transaction() as tx:
-                if self.interrupted:
-                    tx.remember_auto(False)
-                tx.emit("daemon_stopped", reason="another daemon took over" if self.handing_over else "")
+            self._record_end()
             if not self.handing_over and not self._run_on() and (left := close_server(self.project)):
                 say(told_of(self.project, left))
         except TROUBLE as error:
@@ -469,6 +470,24 @@ class Daemon:
             with contextlib.suppress(*TROUBLE):
                 end_every_session(self.project)
         await asyncio.to_thread(self._last_words, stuck)  # other roots of this process keep running
+
+    def _record_end(self) -> None:
+        """Before the last digest, so that nothing takes this end for a kill."""
+        auto, why = self.auto is not None and self.auto.has_begun, self._why_it_ends()
+        with self.project.store.transaction() as tx:
+            if self.interrupted:
+                tx.remember_auto(False)
+            elif auto:
+                tx.interrupt_auto(why)
+            tx.emit("daemon_stopped", reason=why, instance_id=self.instance_id, auto=auto)
+
+    def _why_it_ends(self) -> str:
+        """Why the daemon stops, if neither the user nor auto mode ended it."""
+        if self.handing_over:
+            return "another daemon took over"
+        if self.interrupted or self.ended_by_itself:
+            return ""
+        return f"the daemon was stopped by {self.signal.name}" if self.signal else "the daemon failed"
 
     def _last_words(self, stuck: set[str]) -> None:
         self.pool.shutdown(wait=not stuck)
@@ -528,5 +547,10 @@ class Daemon:
             with self.project.store.transaction() as tx:
                 if self.auto is None:
                     tx.forget_end_of_auto()
-                tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)
+                about = {"pid": os.getpid(), "instance_id": self.instance_id}
+                if tx.state.auto.run == "running":  # nobody recorded the end of that run
+                    killed = tx.state.auto.run_instance
+                    beat_unix = sight.last_beat(self.root_name, killed)
+                    about |= {"killed": killed, "silent_s": tx.now - beat_unix if beat_unix else None}
+                tx.emit("daemon_started", **about)
             self.log.info("started", extra={"action": "daemon_started", "pid": os.getpid()})

@@ -49,6 +49,12 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
     )
 
 
+def last_beat(root: str, instance: str) -> float:
+    """When auto mode of this daemon last sent a heartbeat; 0: unknown."""
+    record = read_record(f"{root}/{root_layout.HEARTBEAT}") or {}
+    return (record.get("instance_id") == instance and given.number(record.get("timestamp_unix"))) or 0.0
+
+
 def registration(root: str | os.PathLike[str]) -> Registration | None:
     """The current daemon.json, whether or not its daemon is alive."""
     return Registration.read(read_record(f"{os.fspath(root)}/{root_layout.DAEMON}"))

@@ -24,9 +24,12 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0
     source_repo_dirty_retry_count: int = 0
-    #: the last run of auto mode: `running` until it ends normally (`stopped`) or by a failure (`failed`), and why;
-    #: no reason if the user ended it
+    #: the last run of auto mode: `running` until it ends normally (`stopped`), by a failure (`failed`), or with its
+    #: daemon although nobody ended auto mode (`interrupted`), and why; no reason if the user ended it. A killed daemon
+    #: leaves `running`
     run: str = ""
+    #: the daemon of that run; "" if an older llmc started it
+    run_instance: str = ""
     run_unix: float = 0.0
     run_cause: str = ""
     run_reason: str = ""

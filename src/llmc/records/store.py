@@ -105,6 +105,11 @@ class Transaction:
         if not wanted and self.state.auto.run not in ("", "stopped"):  # the first end has the reason
             self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason=reason)
 
+    def interrupt_auto(self, reason: str) -> None:
+        """Record that the daemon of the run exits, but that auto mode should still be running."""
+        if self.state.auto.run == "running":
+            self.update_auto(run="interrupted", run_unix=self.now, run_cause="", run_reason=reason)
+
     def forget_end_of_auto(self) -> None:
         """Forget why the last run of auto mode ended: a daemon without auto mode has started since."""
         if self.state.auto.run == "stopped" and self.state.auto.run_reason:

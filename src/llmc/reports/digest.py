@@ -2,13 +2,14 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from llmc.attention import raising
+from llmc.auto.prices import prices_of
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, json_row, write_atomic
@@ -16,7 +17,7 @@ from llmc.goals.drive.by_hand import questions
 from llmc.goals.goals import of_goal, open_store, open_views, question_key, tell
 from llmc.goals.plan.plan import held_up_by
 from llmc.records import sight
-from llmc.records.event_log import EventLog
+from llmc.records.event_log import EventLog, Row, ts_of
 from llmc.records.items import Item
 from llmc.records.state import AutoState, State
 from llmc.records.task import Task
@@ -24,7 +25,7 @@ from llmc.repo.project import Project
 from llmc.reports import bad_rows
 from llmc.reports.rules.digest_parts import Digest, Facts, digest
 from llmc.reports.rules.digest_text import Paint, render
-from llmc.reports.rules.history import ACTIONS
+from llmc.reports.rules.history import ACTIONS, lacks_a_start, read
 from llmc.tasks import task_list
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import believed_tasks
@@ -33,6 +34,8 @@ from llmc.tasks.task_list import believed_tasks
 DEFAULT_S = 24 * 3600.0
 #: a digest this soon after the first of its period covers the same period
 SAME_LOOK_S = 3600.0
+#: how much further back to read if the period needs earlier rows: a few steps reach any start, and little is read in vain
+FURTHER = 4
 PLAIN_WIDTH = 80
 
 _ACTION = re.compile(rb'"action": ?"([a-z_]+)"')
@@ -77,21 +80,49 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
     state = _state(project, problems)
     now = now_unix()
     since = since_last_look(project, now) if since is None else since
-    # An attempt counts in full, including what happened before the period.
-    rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
+    rows = complete(lambda at: list(_rows(project, state, at)), *_reach(project, state, since))
     tasks, held_up = list_tasks(project, problems), held_up_by_questions(project, problems)
+    auto = state.auto if state else AutoState()
     facts = Facts(
         items=_items(project, problems, ending),
         tasks=tasks,
         list_name=source_of(project).list_name,
         completed=completed(project),
         workers=list(state.workers.values()) if state else (),
-        auto=state.auto if state else AutoState(),
+        auto=auto,
+        prices=prices_of(project),
         running=_auto_runs(project),
+        beat_unix=sight.last_beat(str(project.root.path), auto.run_instance),
         hosts=project.config.sandbox.hosts,
         held_up=held_up,
     )
     return digest(rows, since, now, facts, tuple(problems))
+
+
+def _reach(project: Project, state: State | None, since: float) -> tuple[float, float, float]:
+    """The period's start, where to read from at first, and where the log begins."""
+    workers = state.workers.values() if state else ()
+    begun = [record.assignment.since_unix for record in workers if record.assignment is not None]
+    first = next(EventLog(str(project.root.events)).all(), {})
+    return since, min(since - project.config.auto.task_timeout_secs, *begun, since), ts_of(first)
+
+
+def complete(
+    read_rows: Callable[[float], list[Row]],
+    since: float,
+    begin: float,
+    oldest: float,
+    nodes: Collection[str] = (),
+) -> list[Row]:
+    """The rows from `begin` on, and as many before it as the period needs: what ended in it counts in full.
+
+    `nodes`: as in `lacks_a_start`.
+    """
+    rows = read_rows(begin)
+    while begin > oldest and lacks_a_start(read(rows), since, nodes):
+        begin = since - FURTHER * (since - begin)
+        rows = read_rows(begin)
+    return rows
 
 
 def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
@@ -133,7 +164,7 @@ def of_interest(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         if action and action not in ACTIONS:
             skipped = line
             continue
-        if action == "auto_started" and (before := json_row(skipped)) is not None:
+        if action in ("auto_started", "daemon_started") and (before := json_row(skipped)) is not None:
             yield before
         skipped = b""
         if (row := json_row(line)) is not None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
+from llmc.auto.prices import prices_of
 from llmc.base.clock import now_unix
 from llmc.fleet import nodes, shared_events
 from llmc.fleet.rules import Node, command_for, told_once
 from llmc.records.items import OF_FLEET, Item
 from llmc.repo.project import Project
-from llmc.reports.digest import completed, held_up_by_questions, list_tasks, since_last_look
+from llmc.reports.digest import complete, completed, held_up_by_questions, list_tasks, since_last_look
 from llmc.reports.rules.digest_parts import Digest, Facts, digest
 from llmc.tasks.source import source_of
+
+DAY_S = 24 * 3600.0
 
 
 def report(project: Project, since: float | None) -> Digest:
@@ -20,14 +23,15 @@ def report(project: Project, since: float | None) -> Digest:
     begin += now - now_unix()
     problems: list[str] = []
     members = nodes.nodes(project)
-    # An attempt counts in full, including what happened before the period.
-    rows = shared_events.since(own, begin - project.config.auto.task_timeout_secs)
     running = {node.name for node in members if node.state in ("up", "draining")}
+    reach = begin, begin - project.config.auto.task_timeout_secs, now - shared_events.KEEP_DAYS * DAY_S
+    rows = complete(lambda at: shared_events.since(own, at), *reach, running)
     facts = Facts(
         items=list(items(members)),
         tasks=list_tasks(project, problems),
         list_name=source_of(project).list_name,
         completed=completed(project),
+        prices=prices_of(project),
         running=bool(running),
         gone={row["node"] for row in rows} - running,
         hosts=project.config.sandbox.hosts,

@@ -86,7 +86,7 @@ def running(auto: Auto) -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     auto._project.root.wake_socket().parent.mkdir(parents=True, exist_ok=True)
     auto.show_life(loop, "i-1")
-    auto.begin(loop, "i-1")
+    auto.begin(loop)
     try:
         yield loop
     finally:

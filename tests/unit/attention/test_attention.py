@@ -406,6 +406,7 @@ GONE: dict[str, object] = {"running": False, "daemon": None}
         (FAILED, GONE, "auto mode failed (auth): logged out"),
         (FAILED, {"running": True, "daemon": Registration(7, auto=False), "holder": 7}, "auto mode failed (auth): logged out"),
         (RUN, GONE, "auto mode is not running: its daemon was killed"),
+        ({"run": "interrupted", "run_reason": "the daemon was stopped by SIGTERM"}, GONE, "auto mode is not running: the daemon was stopped by SIGTERM"),
         ({"run": "stopped"}, GONE, "auto mode is not running"),
         ({"run": "stopped", "run_reason": "--max-tasks 1 reached"}, GONE, "auto mode finished: --max-tasks 1 reached"),
         ({}, GONE, "auto mode is not running"),
@@ -463,6 +464,23 @@ def test_the_same_thing_is_listed_once() -> None:
     }
     down = record("offline", current_prompt="x")
     assert set(found(down, raised={"trust:adam": trust})) == {"trust:adam"}
+
+
+@pytest.mark.parametrize("key", ["budget:day", "budget:run"])
+def test_a_nearly_used_up_budget_is_listed_only_while_auto_mode_runs(key: str) -> None:
+    """Break: list what was raised whether or not auto mode runs; "today" stays for days after a run."""
+    near = {
+        "kind": "budget",
+        "severity": "notice",
+        "who": "budget",
+        "since_unix": 1,
+        "text": "today",
+        "next": "x",
+    }
+    spent = {**near, "severity": "waiting"}
+    runs: dict[str, object] = {"running": True, "daemon": AUTO}
+    for raised, facts, count in ((near, runs, 1), (near, GONE, 0), (spent, runs, 1), (spent, GONE, 1)):
+        assert len(found(raised={key: raised}, **facts)) == count
 
 
 def test_a_source_that_is_free_again_or_blocks_nothing_is_not_listed() -> None:

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from llmc.auto.rules.costs import Prices
 from llmc.base.names import TaskId, WorkerName
+from llmc.config.model import Price
 from llmc.records.events import ACTIONS as KNOWN
 from llmc.records.items import Item
+from llmc.records.state import AutoState
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Assignment, RefusedHost, Status
 from llmc.reports.digest import of_interest
 from llmc.reports.rules.digest_parts import Digest, Facts, as_json, digest
-from llmc.reports.rules.history import ACTIONS
+from llmc.reports.rules.history import ACTIONS, lacks_a_start, read
 from tests.support.records import worker
 
 Row = dict[str, Any]
@@ -284,6 +288,83 @@ def test_how_a_run_ended(running: bool) -> None:
     assert (again.runs.times, again.runs.how, again.runs.total_s) == (2, "running", 50 + NOW - 500)
 
 
+def test_only_its_own_daemon_ends_a_run() -> None:
+    """Break: end a killed run with the next daemon that stops, or at an event of the root after it."""
+    rows = [row(100, "auto_started", None, instance_id="a"), assigned(150, "1")]
+    state = AutoState(run="running", run_unix=100, run_instance="a")
+    accepted = row(5000, "accepted", "adam", commit="c9", prompt="By hand")
+    plain = [
+        row(9000, "daemon_started", None, instance_id="b", killed="a", silent_s=8800.0),
+        row(9500, "daemon_stopped", None, instance_id="b", auto=False),
+    ]
+    for later in ([], [accepted], [accepted, *plain], plain, [*plain, *plain]):
+        found = report([*rows, *later], auto=state, beat_unix=200.0)
+        runs = found.runs
+        assert (runs.times, runs.how, runs.ended_unix, runs.total_s) == (1, "killed", 200, 100), later
+        assert [one.at_unix for one in found.interruptions] == [200]
+    stopped = row(
+        300, "daemon_stopped", None, "the daemon was stopped by SIGTERM", instance_id="a", auto=True
+    )
+    found = report([*rows, stopped])
+    assert (found.runs.how, found.runs.reason, found.runs.ended_unix) == ("stopped", stopped["reason"], 300)
+    older = report([*rows, row(300, "daemon_stopped", None)])
+    assert (older.runs.how, older.runs.reason) == ("stopped", "the daemon was stopped")
+
+
+def test_what_is_open_by_the_state_is_known_without_its_events() -> None:
+    """Break: know only the runs and parks that began in the rows; a run of three days has no duration and no rate."""
+    state = AutoState(
+        run="running",
+        run_unix=NOW - 90_000,
+        run_instance="a",
+        parked_until_unix=NOW + 60,
+        parked_since_unix=NOW - 70_000,
+        parked_cause="limit",
+    )
+    rows = [assigned(NOW - 900, "1"), *landed(NOW - 800, "1", "c1")]
+    found = report(rows, NOW - 7200, auto=state, running=True)
+    assert (found.runs.times, found.runs.how, found.runs.total_s) == (1, "running", 7200)
+    assert found.parks["limit"].total_s == 7200
+    state = replace(state, parked_until_unix=0.0)
+    found = report(rows, NOW - 7200, auto=state, running=True)
+    assert (found.parks, found.runs.tasks_per_hour) == ({}, 0.5)
+    assert report(rows, NOW - 7200, auto=state, beat_unix=NOW - 8000).runs.times == 0, "killed before it"
+
+
+@pytest.mark.parametrize(
+    ("rows", "lacks"),
+    [
+        ([*landed(130, "1", "c1")], True),
+        ([assigned(10, "1"), *landed(130, "1", "c1")], False),
+        ([*landed(90, "1", "c1")], False),
+        ([*landed(90, "1", "c1"), *landed(130, "2", "c2")], False),
+        ([row(130, "auto_stopped", None, "done", instance_id="a")], True),
+        ([row(130, "daemon_stopped", None, instance_id="a", auto=True)], True),
+        ([row(130, "daemon_stopped", None, instance_id="a", auto=False)], False),
+        ([row(130, "daemon_started", None, instance_id="b", killed="a", silent_s=10.0)], True),
+        ([row(130, "daemon_started", None, instance_id="b", killed="a", silent_s=60.0)], False),
+        ([row(130, "fleet_resumed", None, cause="limit")], True),
+        ([row(90, "fleet_parked", None, cause="limit"), row(130, "fleet_resumed", None)], False),
+    ],
+)
+def test_whether_earlier_rows_are_needed(rows: list[Row], lacks: bool) -> None:
+    """Break: read a fixed time back; or to the start of the log for a worker whose last task is already known."""
+    assert lacks_a_start(read(rows), since=100) is lacks
+
+
+def test_tokens_without_a_price_at_the_time_cost_what_they_do_now() -> None:
+    """As in `llmc usage`. Break: sum the `cost` of the events alone."""
+    rows = [
+        assigned(10, "1"),
+        used(20, "1", 1_000_000, None),
+        used(30, None, 1_000_000, 0.5, "auto-3"),
+        *landed(40, "1", "c"),
+    ]
+    found = report(rows, prices=Prices(own={"opus": Price(input=2.0, output=9.0)}))
+    assert (found.accepted[0].spend.cost, found.total_spend.cost) == (2.0, 2.5)
+    assert found.total_spend.unpriced_tokens == 0
+
+
 def test_parks_and_throughput() -> None:
     """Break: count a failed probe as a second park, a park outside the runs, or parked time as work."""
     rows = [
@@ -431,7 +512,7 @@ def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
         "the supervisor found a failure (process): it is gone",
         "remediation 1 started",
         "remediation 1 completed in 42 s",
-        "the daemon was killed (time shown: its last event)",
+        "the daemon was killed (time shown: its last activity)",
     ]
     assert digest(rows, 6.5, 20, Facts(running=True)).interruptions == ()
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from msgspec import Struct, field, to_builtins
 
+from llmc.auto.rules.costs import Prices
 from llmc.base.hosts import allow_command
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.items import SEVERITIES, Item, counts
 from llmc.records.state import AutoState
 from llmc.records.task import Task, TaskStatus, in_order
-from llmc.records.worker import WorkerRecord
+from llmc.records.worker import Spent, WorkerRecord
 from llmc.reports.rules.history import (
     Attempt,
     End,
@@ -26,11 +27,12 @@ from llmc.reports.rules.history import (
     Park,
     Refusal,
     Row,
+    Run,
     RunEnd,
     Span,
-    Spend,
     read,
 )
+from llmc.reports.rules.spend import Spend
 from llmc.tasks.rules.graph import needs, unblocks
 
 #: items about a task; `who` is its id
@@ -50,8 +52,12 @@ class Facts(Struct, frozen=True):
     completed: Collection[str] = ()
     workers: Collection[WorkerRecord] = ()
     auto: AutoState = field(default_factory=AutoState)
+    #: for tokens that had no price at the time
+    prices: Prices = Prices()
     #: a daemon is running in auto mode
     running: bool = False
+    #: last heartbeat of the last run; 0: unknown
+    beat_unix: float = 0.0
     #: nodes of a fleet that are not running
     gone: Collection[str] = ()
     #: `sandbox.hosts`
@@ -305,13 +311,18 @@ def digest(
 ) -> Digest:
     """The digest of everything that ended since then, and of what is open now."""
     history = read(rows, facts.list_name, facts.gone)
+    _add_open(history, facts)
+    if not facts.running:
+        _end_killed(history, facts, now)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
     ended = {end: tuple(map(view.ended, attempts)) for end, attempts in by_end.items()}
     landings = [one for one in history.landings if not one.undone and one.at >= since]
     accepted = [view.accepted(attempt) for attempt in by_end[End.ACCEPTED]]
-    spend = _spend(view, by_end, len(landings))
-    total = sum((row.spend for row in spend.values()), Spend())
+    spent = _spent(view)
+    total = Spend.of(sum(spent.values(), Spent()), facts.prices)
+    counted = {end.value: len(attempts) for end, attempts in by_end.items()}
+    counted[End.ACCEPTED.value] += len(landings)
     causes = Counter(row.cause or "unknown" for row in ended[End.FAILED])
     return Digest(
         since_unix=since,
@@ -325,7 +336,9 @@ def digest(
         released=ended[End.RELEASED],
         parked=ended[End.PARKED],
         open=ended[End.OPEN],
-        spend=spend,
+        spend={
+            name: Outcome(counted.get(name, 0), Spend.of(one, facts.prices)) for name, one in spent.items()
+        },
         total_spend=total,
         cost_per_accepted=total.cost / len(accepted) if accepted and total.cost is not None else None,
         parks=view.parks(),
@@ -338,6 +351,25 @@ def digest(
         problems=problems,
         attention=tuple(facts.items),
     )
+
+
+def _add_open(history: History, facts: Facts) -> None:
+    """Add the run and the park that are open by the state and began before the rows."""
+    auto = facts.auto
+    known = any(run.how is RunEnd.RUNNING or run.instance == auto.run_instance for run in history.runs)
+    if auto.run == "running" and not known:
+        history.runs.append(Run(auto.run_unix, instance=auto.run_instance))
+    begun = (auto.parked_since_unix if park.ended is None else park.began or 0.0 for park in history.parks)
+    if auto.parked_until_unix > 0 and all(began < auto.parked_since_unix for began in begun):
+        history.parks.append(Park(auto.parked_cause, auto.parked_since_unix, auto.parked_until_unix))
+
+
+def _end_killed(history: History, facts: Facts, now: float) -> None:
+    """No daemon runs: an open run was killed after its last heartbeat; if unknown, after the last event."""
+    for run in history.runs:
+        if run.how is RunEnd.RUNNING:
+            at = min(facts.beat_unix or history.last, now)
+            run.ended, run.how = max(at, run.began or at), RunEnd.KILLED
 
 
 def as_json(report: Digest) -> dict[str, Any]:
@@ -378,7 +410,7 @@ class _View:
             attempts=self._number[id(attempt)],
             conflicts=attempt.conflicts,
             sent_back=attempt.sent_back,
-            spend=attempt.spend,
+            spend=Spend.of(attempt.spent, self.facts.prices),
         )
 
     def landing(self, landing: Landing) -> Accepted:
@@ -394,7 +426,8 @@ class _View:
 
     def ended(self, attempt: Attempt) -> Ended:
         about = self._attempted(attempt)
-        return Ended(**about, began_unix=attempt.began, ended_unix=attempt.ended, spend=attempt.spend)
+        spend = Spend.of(attempt.spent, self.facts.prices)
+        return Ended(**about, began_unix=attempt.began, ended_unix=attempt.ended, spend=spend)
 
     def _attempted(self, attempt: Attempt) -> dict[str, Any]:
         return {
@@ -446,18 +479,14 @@ class _View:
         if not inside:
             return Runs()
         last = next((run for run in reversed(inside) if run.how is RunEnd.RUNNING), inside[-1])
-        how = last.how
-        if how is RunEnd.RUNNING and not self.facts.running:
-            how = RunEnd.KILLED
-        ended = self._end() if how is RunEnd.KILLED and last.ended is None else last.ended
         return Runs(
             times=len(inside),
-            how=how,
+            how=last.how,
             reason=last.reason,
             cause=last.cause,
             worker=last.worker or None,
             task_id=last.task or None,
-            ended_unix=ended,
+            ended_unix=last.ended,
             total_s=total_s,
             parked_s=parked_s,
             tasks_per_hour=accepted / work_h if work_h > 0 else None,
@@ -472,7 +501,7 @@ class _View:
                 cause = f" ({run.cause})" if run.cause else ""
                 found.append(Interruption(run.ended, f"{on}auto mode failed{cause}: {run.reason}"))
             elif run.how is RunEnd.KILLED and run.ended is not None:
-                said = f"{on}the daemon was killed (time shown: its last event)"
+                said = f"{on}the daemon was killed (time shown: its last activity)"
                 found.append(Interruption(run.ended, said))
         inside = [one for one in found if one.at_unix >= self.since]
         return tuple(sorted(inside, key=lambda one: one.at_unix))
@@ -507,28 +536,22 @@ class _View:
         return (self.since, self.until)
 
     def _run_spans(self) -> list[Span]:
-        begun = (self.since if run.began is None else run.began for run in self.history.runs)
-        ended = (self._end() if run.ended is None else run.ended for run in self.history.runs)
-        return clip(zip(begun, ended, strict=True), self.period)
+        return clip(map(self._span, self.history.runs), self.period)
 
     def _parked(self, park: Park) -> list[Span]:
         """The parts of a park in which auto mode ran."""
-        span = (park.began, self._end() if park.ended is None else park.ended)
-        return overlap([span], self._run_spans())
+        return overlap([self._span(park)], self._run_spans())
 
-    def _end(self) -> float:
-        """The end of what has no end in the log: now, or the last event."""
-        return self.until if self.facts.running else min(self.history.last, self.until)
+    def _span(self, one: Run | Park) -> Span:
+        begin = self.since if one.began is None else one.began
+        return begin, self.until if one.ended is None else one.ended
 
 
-def _spend(view: _View, by_end: dict[End, list[Attempt]], landings: int) -> dict[str, Outcome]:
-    found = {}
-    for end, attempts in by_end.items():
-        count = len(attempts) + (landings if end is End.ACCEPTED else 0)
-        found[end.value] = Outcome(count, sum((attempt.spend for attempt in attempts), Spend()))
-    other = [spend for at, spend in view.history.other_spend if at >= view.since]
-    found["other"] = Outcome(0, sum(other, Spend()))
-    return found
+def _spent(view: _View) -> dict[str, Spent]:
+    """By outcome, and `other` for tokens of no task."""
+    found = {end.value: sum((attempt.spent for attempt in view.attempts(end)), Spent()) for end in End}
+    other = (spent for at, spent in view.history.other_spent if at >= view.since)
+    return {**found, "other": sum(other, Spent())}
 
 
 def _numbered(attempts: Iterable[Attempt]) -> dict[int, int]:

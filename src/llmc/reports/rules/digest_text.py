@@ -8,7 +8,7 @@ from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
 from llmc.reports.rules.digest_parts import Accepted, Digest, Ended, Pauses, Waiting
-from llmc.reports.rules.history import Spend
+from llmc.reports.rules.spend import Spend
 
 #: styles a text: (text, style) -> text
 Paint = Callable[[str, str], str]

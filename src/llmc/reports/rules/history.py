@@ -4,15 +4,16 @@ The log may start in the middle of things: a row with a missing field, or withou
 goes. Each attempt has one end, however many rows mention it.
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
 
+from llmc.auto.rules.costs import usage_row
 from llmc.base.given import number, text
 from llmc.base.names import TaskKey, task_of
+from llmc.records.worker import Spent
 
 Span = tuple[float, float]
 
@@ -42,35 +43,6 @@ class RunEnd(StrEnum):
     KILLED = "killed"
 
 
-class Spend(Struct, frozen=True):
-    """Tokens, and their cost where prices are known."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    #: None: no prices known
-    cost: float | None = None
-    #: tokens without a price, not counting cache reads
-    unpriced_tokens: int = 0
-
-    def __add__(self, other: "Spend") -> "Spend":
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Spend(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
-            self.cache_read_input_tokens + other.cache_read_input_tokens,
-            math.fsum(costs) if costs else None,
-            self.unpriced_tokens + other.unpriced_tokens,
-        )
-
-    @property
-    def tokens(self) -> int:
-        """All tokens except cache reads, as in `llmc usage`."""
-        return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
-
-
 class Attempt(Struct):
     """One worker on one task, from the claim to the end."""
 
@@ -93,7 +65,7 @@ class Attempt(Struct):
     hold: str = ""
     conflicts: int = 0
     sent_back: int = 0
-    spend: Spend = Spend()
+    spent: Spent = Spent()
 
 
 class Landing(Struct):
@@ -116,11 +88,14 @@ class Run(Struct):
     task: str = ""
     #: of a fleet; "" for a root that works alone
     node: str = ""
+    #: its daemon; "" if an older llmc recorded it
+    instance: str = ""
 
 
 class Park(Struct):
     cause: str
-    began: float
+    #: None: before the start of the log
+    began: float | None
     #: its latest planned end
     until: float | None = None
     ended: float | None = None
@@ -168,7 +143,7 @@ class History(Struct):
     #: when each commit was reverted
     undone: dict[str, float] = field(default_factory=dict)
     #: tokens of no task, and when they were used
-    other_spend: list[tuple[float, Spend]] = field(default_factory=list)
+    other_spent: list[tuple[float, Spent]] = field(default_factory=list)
     subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: time of the last row
     last: float = 0.0
@@ -193,7 +168,8 @@ ACTIONS = frozenset(
         *_OF_TASKS,
         *_INTERRUPTIONS,
         *("accepted", "undone", "post_accept", "rebase_resolved", "usage_recorded", "source_dirty"),
-        *("auto_started", "auto_stopped", "auto_failed", "daemon_stopped", "fleet_parked", "fleet_resumed"),
+        *("auto_started", "auto_stopped", "auto_failed", "daemon_started", "daemon_stopped"),
+        *("fleet_parked", "fleet_resumed"),
         *("overseer_failure", "overseer_remediation", "overseer_stopped", "host_refused"),
     }
 )
@@ -209,6 +185,26 @@ def read(rows: Iterable[Row], unnamed: str = "", gone: Collection[str] = ()) -> 
         reader.take(row)
     reader.finish(gone)
     return reader.history
+
+
+def lacks_a_start(history: History, since: float, nodes: Collection[str] = ()) -> bool:
+    """Whether something that did not end before then began before the rows: earlier ones are needed.
+
+    `nodes`: of a fleet, those that run. A worker has one task at a time, so an attempt after another one of its worker
+    has no start in the log.
+    """
+    known: set[str] = set()
+    for attempt in history.attempts:
+        if attempt.worker and attempt.worker not in known and _is_cut(attempt, since):
+            return True
+        known.add(attempt.worker)
+    spans: list[Run | Park] = [*history.runs, *history.parks]
+    is_cut = any(_is_cut(one, since) for one in spans)
+    return is_cut or not {run.node for run in history.runs}.issuperset(nodes)
+
+
+def _is_cut(one: Attempt | Run | Park, since: float) -> bool:
+    return one.began is None and (one.ended is None or one.ended >= since)
 
 
 class _Reader:
@@ -325,20 +321,37 @@ class _Reader:
             attempt.conflicts += 1
 
     def usage_recorded(self, row: Row) -> None:
-        task, worker, spend = self._task(row), text(row.get("worker")), _spend(row)
+        if (usage := usage_row(row)) is None:
+            return
+        task = self._task(row)
         if task is not None:
-            self._attempt(task, row).spend += spend
-        elif (at := self._at.get(worker)) is not None and at.end is End.OPEN:
-            at.spend += spend
+            self._attempt(task, row).spent += usage.spent
+        elif (at := self._at.get(usage.worker)) is not None and at.end is End.OPEN:
+            at.spent += usage.spent
         else:
-            self.history.other_spend.append((self.now, spend))
+            self.history.other_spent.append((self.now, usage.spent))
 
     def auto_started(self, row: Row) -> None:
-        if (run := self._open_run()) is not None:
-            run.ended, run.how = self.before, RunEnd.KILLED
+        self._kill(self._open_run(), row)
         if (park := self._open_park()) is not None and park.until is not None and park.until <= self.now:
-            park.ended = max(park.began, park.until)  # it ended while no daemon was running
-        self.history.runs.append(Run(self.now, node=self._node))
+            park.ended = max(park.began or 0.0, park.until)  # it ended while no daemon was running
+        self.history.runs.append(Run(self.now, node=self._node, instance=_instance(row)))
+
+    def daemon_started(self, row: Row) -> None:
+        """A run before it that has no end was killed."""
+        run, killed = self._open_run(), text(row.get("killed"))
+        runs = (other for other in self.history.runs if other.node == self._node)
+        if run is None and killed and not any(other.instance == killed for other in runs):
+            run = self._new_run(killed)
+        self._kill(run, row)
+
+    def _kill(self, run: Run | None, row: Row) -> None:
+        """A killed run ended at its last heartbeat; if unknown, at the last event before this row."""
+        if run is None:
+            return
+        silent_s = number(row.get("silent_s"))
+        at = self.before if silent_s is None else self.now - silent_s
+        run.ended, run.how = min(max(at, run.began or at), self.now), RunEnd.KILLED
 
     def auto_stopped(self, row: Row) -> None:
         self._end_run(row, RunEnd.STOPPED)
@@ -347,20 +360,25 @@ class _Reader:
         self._end_run(row, RunEnd.FAILED)
 
     def daemon_stopped(self, row: Row) -> None:
-        if self._open_run() is not None:
-            self._end_run({"reason": "the daemon was stopped"}, RunEnd.STOPPED)
+        had_begun = row.get("auto")
+        if had_begun is True or (had_begun is None and self._open_run() is not None):
+            reason = text(row.get("reason")) or "the daemon was stopped"
+            self._end_run({**row, "reason": reason}, RunEnd.STOPPED)
 
     def fleet_parked(self, row: Row) -> None:
         cause, until, park = text(row.get("cause")), number(row.get("until_unix")), self._open_park()
         if park is not None and park.cause == cause:
             park.until = until  # a probe failed: the same park continues
             return
-        self.fleet_resumed(row)
+        if park is not None:
+            park.ended = self.now
         self.history.parks.append(Park(cause, self.now, until, node=self._node))
 
     def fleet_resumed(self, row: Row) -> None:
         if (park := self._open_park()) is not None:
             park.ended = self.now
+        elif not any(park.node == self._node for park in self.history.parks):
+            self.history.parks.append(Park(text(row.get("cause")), None, ended=self.now, node=self._node))
 
     def source_dirty(self, row: Row) -> None:
         self.history.dirty.append((self.now, self.now + max(0.0, number(row.get("retry_in_s")) or 0.0)))
@@ -454,11 +472,16 @@ class _Reader:
         park = next((park for park in reversed(self.history.parks) if park.node == self._node), None)
         return park if park is not None and park.ended is None else None
 
+    def _new_run(self, instance: str) -> Run:
+        """A run whose start is not in the log."""
+        self.history.runs.append(Run(None, node=self._node, instance=instance))
+        return self.history.runs[-1]
+
     def _end_run(self, row: Row, how: RunEnd) -> None:
-        run = self._last_run()
-        if run is None:
-            run = Run(None, node=self._node)
-            self.history.runs.append(run)
+        run, instance = self._last_run(), _instance(row)
+        if run is None or (instance and run.instance and instance != run.instance):
+            self._kill(self._open_run(), {})
+            run = self._new_run(instance)
         elif run.how is not RunEnd.RUNNING and (how is RunEnd.STOPPED or run.how is RunEnd.FAILED):
             return  # the first end has the reason
         run.ended, run.how = self.now, how
@@ -466,13 +489,10 @@ class _Reader:
         run.worker, run.task = text(row.get("worker")), str(self._task(row) or "")
 
 
+def _instance(row: Row) -> str:
+    return text(row.get("instance_id"))
+
+
 def _count(row: Row, name: str) -> int | None:
     value = number(row.get(name))
     return None if value is None else int(value)
-
-
-def _spend(row: Row) -> Spend:
-    kinds = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    new, out, written, cached = (max(0, _count(row, kind) or 0) for kind in kinds)
-    cost = number(row.get("cost"))
-    return Spend(new, out, written, cached, cost, new + out + written if cost is None else 0)
