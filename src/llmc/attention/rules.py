@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmc.base.given import number, text
+from llmc.base.text import moment
 from llmc.records.items import (
     LOG_IN,
     SEVERITIES,
@@ -518,7 +519,7 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
         return
     cause, why = text(auto.get("parked_cause")), text(auto.get("parked_reason"))
     since = number(auto.get("parked_since_unix")) or facts.now
-    when = f"until {facts.clock(until)}" if until > facts.now else "until a retry succeeds"
+    when = f"until {moment(until, facts.now)}" if until > facts.now else "until a retry succeeds"
     said = f"auto mode is parked {when} ({cause}): {why}"
     if cause == "budget":
         yield Item("budget:day", "budget", "waiting", "budget", since, said, "llmc usage --by day")

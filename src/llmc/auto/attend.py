@@ -181,7 +181,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         landing=waiting.source_is_due(state, now),
         ending=bool(run.draining),
         **_base(run, project, record),
-        resuming=waiting.may_resume(state, record.since_unix, now),
+        resuming=waiting.may_resume(state, record.name, record.stopped_after, now),
         claimed=task is not None and run.queue.source.renew(task.claim),
         completed=task is not None and run.queue.source.books().is_completed(task.task),
         busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,

@@ -1,12 +1,11 @@
 """Parks the fleet for a usage limit, an API outage or the day's budget, and resumes it."""
 
-import time
-
 from llmc.auto.auto_run import AGAIN_S, Run
 from llmc.auto.rules import waiting
 from llmc.auto.usage import next_midnight
 from llmc.base.clock import now_unix
 from llmc.base.names import WorkerName
+from llmc.base.text import moment
 from llmc.landing import rebase
 from llmc.records.store import Transaction
 from llmc.records.worker import Cause, Status, WorkerRecord
@@ -23,9 +22,9 @@ def park(run: Run, project: Project, record: WorkerRecord, cause: Cause, reason:
     first_s = auto.limit_backoff_secs if cause is Cause.LIMIT else auto.api_backoff_secs
     with project.store.transaction() as tx:
         state = tx.state.auto
-        if not waiting.starts_a_park(state, record.name, record.since_unix):
+        if not waiting.starts_a_park(state, record.name, record.stopped_after):
             return
-        tx.update_auto(**waiting.parked(state, cause, reason, tx.now, first_s))
+        tx.update_auto(**waiting.parked(state, cause, reason, record.since_unix, tx.now, first_s))
         until = tx.state.auto.parked_until_unix
         tx.emit(
             "fleet_parked",
@@ -35,7 +34,7 @@ def park(run: Run, project: Project, record: WorkerRecord, cause: Cause, reason:
             until_unix=until,
             task_id=record.assignment.task_id if record.assignment else "",
         )
-    run.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {cause}: {reason[:100]}")
+    run.say(f"parked until {_moment(until)}: {cause}: {reason[:100]}")
 
 
 def park_until_midnight(run: Run, project: Project, record: WorkerRecord, reason: str) -> None:
@@ -66,7 +65,11 @@ def follow(run: Run, project: Project, node: str, cause: Cause, reason: str, unt
         reason = f"node {node}: {reason}"
         until = until_unix + (tx.state.auto.ahead_s or 0.0)
         _park_until(tx, until, cause, reason, node=node)
-    run.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {reason[:100]}")
+    run.say(f"parked until {_moment(until)}: {reason[:100]}")
+
+
+def _moment(at: float) -> str:
+    return moment(at, now_unix(), "%H:%M:%S")
 
 
 def _park_until(
@@ -75,6 +78,7 @@ def _park_until(
     reason = reason[:300]
     tx.update_auto(
         parked_until_unix=until,
+        parked_for_s=until - tx.now,
         parked_cause=cause.value,
         parked_reason=reason,
         parked_since_unix=tx.now,
@@ -92,17 +96,28 @@ def end_budget_park(run: Run, project: Project) -> bool:
 
 
 def resume(run: Run, project: Project, record: WorkerRecord) -> None:
-    """Tell a stopped worker to continue; the first one probes whether the fleet can continue."""
+    """Tell a stopped worker to continue; the first one probes whether the fleet can continue.
+
+    If llmc is killed before it told the worker, the record says so, and the next step is to resume again.
+    """
     with project.store.transaction() as tx:
-        if waiting.may_probe(tx.state.auto, tx.now):
-            tx.update_auto(probe=record.name, probe_unix=tx.now)
-        elif waiting.is_parked(tx.state.auto):
+        if not waiting.may_resume(tx.state.auto, record.name, record.stopped_after, tx.now):
             return  # another worker went ahead at the same moment
-    if not _tell_to_continue(project, record):
-        with project.store.transaction() as tx:
-            if tx.state.auto.probe == record.name:
-                tx.update_auto(probe="", probe_unix=0.0)  # another worker may go ahead
-        run.look_again(record.name, AGAIN_S)
+        if waiting.is_parked(tx.state.auto):
+            tx.update_auto(**waiting.probing(tx.state.auto, record.name, tx.now))
+    told = False
+    try:
+        told = _tell_to_continue(project, record)
+    finally:
+        if not told:
+            _let_another_probe(project, record.name)
+            run.look_again(record.name, AGAIN_S)
+
+
+def _let_another_probe(project: Project, name: str) -> None:
+    with project.store.transaction() as tx:
+        if tx.state.auto.probe == name:
+            tx.update_auto(**waiting.NO_PROBE)
 
 
 def _tell_to_continue(project: Project, record: WorkerRecord) -> bool:
@@ -118,19 +133,20 @@ def _tell_to_continue(project: Project, record: WorkerRecord) -> bool:
 def end_if_over(run: Run, project: Project) -> bool:
     """Resume the fleet if the probing worker works or none is needed; whether it resumed."""
     state = project.store.read()
-    if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
+    auto = state.auto
+    if not waiting.is_parked(auto) or not (auto.probe or waiting.wait_is_over(auto, now_unix())):
         return False
+    waits = {name: record for name, record in state.workers.items() if _waits_for_the_api(record)}
     # A worker that the user has cannot probe, and must not hold up the others.
-    stopped = {
-        name
-        for name, record in state.workers.items()
-        if _waits_for_the_api(record) and not is_person_there(project, record)
-    }
-    if state.auto.probe in stopped:
-        return False  # it failed again, which parks the fleet again
-    probe = state.workers.get(WorkerName(state.auto.probe))
+    able = {name for name, record in waits.items() if not is_person_there(project, record)}
+    if auto.probe in able:
+        return False  # it failed again, which parks the fleet again, or was never told
+    if auto.probe in waits and able:
+        _let_another_probe(project, auto.probe)
+        return False
+    probe = state.workers.get(WorkerName(auto.probe))
     works = probe is not None and probe.status in (Status.WORKING, Status.REBASING)
-    if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
+    if able and not waiting.probe_succeeded(auto, works, now_unix()):
         return False
     _unpark(run, project)
     return True
@@ -139,7 +155,7 @@ def end_if_over(run: Run, project: Project) -> bool:
 def _unpark(run: Run, project: Project) -> None:
     with project.store.transaction() as tx:
         tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
-        tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
+        tx.update_auto(**waiting.resumed(tx.state.auto, tx.now))
     run.say("no longer parked; work continues")
 
 

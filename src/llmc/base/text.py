@@ -183,6 +183,16 @@ def age(seconds: float) -> str:
     return f"{whole}s"
 
 
+def moment(at: float, now: float, form: str = "%H:%M") -> str:
+    """The local time, with its day unless that is today; with its date if it is a week away."""
+    from datetime import datetime  # saves time in the hot commands
+
+    then, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
+    days = abs((then.date() - today).days)
+    day = "" if days == 0 else "%a " if days < 7 else "%Y-%m-%d "
+    return then.strftime(day + form)
+
+
 def padded(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 

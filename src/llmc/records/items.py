@@ -226,8 +226,6 @@ class Facts(NamedTuple):
     up_auto: str = UP_AUTO
     #: last heartbeat of auto mode; 0: unknown
     beat_unix: float = 0.0
-    #: formats a local time
-    clock: Any = str
 
     @property
     def auto_runs(self) -> bool:

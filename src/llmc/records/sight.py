@@ -6,7 +6,6 @@ changes nothing and waits for no lock.
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,7 +44,6 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, g
         source_fix=_source_fix(state),
         up_auto=up_auto(state.get("auto") or {}, now),
         beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
-        clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
 
 

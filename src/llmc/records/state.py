@@ -38,6 +38,8 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     run_until_unix: float = 0.0
     #: the fleet is parked until this time; 0: not parked
     parked_until_unix: float = 0.0
+    #: how long that was when it was parked; 0: an older llmc did not record it
+    parked_for_s: float = 0.0
     parked_cause: str = ""
     parked_reason: str = ""
     parked_since_unix: float = 0.0
@@ -50,8 +52,10 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     #: the worker that tries first after a park, and when it started
     probe: str = ""
     probe_unix: float = 0.0
-    #: when the last park ended: workers stopped before that continue
+    #: when the last park ended
     resumed_unix: float = 0.0
+    #: how often a probing worker, or the whole fleet, was told to continue: workers stopped before that continue
+    resumes: int = 0
     #: auto workers that the user removed since the daemon started
     nuked: tuple[str, ...] = ()
     #: landed tasks whose post-accept command has not finished yet

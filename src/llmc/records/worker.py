@@ -415,6 +415,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""
+    #: how often the fleet had been told to continue (`AutoState.resumes`) when a limit or an outage stopped it
+    stopped_after: int = 0
     #: in error: the commit that last failed validation
     failed_sha: str = ""
     crash_count: int = 0

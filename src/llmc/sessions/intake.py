@@ -199,6 +199,7 @@ def _apply(
         leftovers.end_with_its_agent(project, record)  # first: once it is offline, its launch is unknown
     ignored: Counter[str] = Counter()
     with fault_step("intake.apply"), project.store.transaction() as tx:
+        facts = replace(facts, resumes=tx.state.auto.resumes)
         for event in fresh:
             if isinstance(event, Malformed):
                 verdict = Verdict(action=IGNORED, details={"why": event.problem})

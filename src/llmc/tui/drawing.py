@@ -5,7 +5,6 @@ Text from agents and repositories is cleaned here before it becomes a line.
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 
 from msgspec import Struct
 from rich.style import Style
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from llmc.api.views import LOOKS, Fleet, Landed, OtherNode, Others, Row, There
 from llmc.base.text import age as age_of
-from llmc.base.text import cells, counted, printable, shortened
+from llmc.base.text import cells, counted, moment, printable, shortened
 from llmc.tui.list_store import IDLE, LANDED, NEEDS, NODES, SECTIONS, TITLES, Entry, Spot, Store
 from llmc.tui.theme import Theme, glyph_of
 
@@ -62,16 +61,6 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M", time.localtime(at))
 
 
-def moment(at: float, now: float) -> str:
-    """A time with its day, unless that is today."""
-    day, today = (time.localtime(one)[:3] for one in (at, now))
-    if day == today:
-        return clock(at)
-    yesterday = datetime(*today) - timedelta(days=1)
-    word = "yesterday" if datetime(*day) == yesterday else time.strftime("%Y-%m-%d", time.localtime(at))
-    return f"{word} {clock(at)}"
-
-
 def header(
     fleet: Fleet | None, now: float, width: int, brush: Brush, trouble: str, roots: Callable[[int], str]
 ) -> Text:
@@ -93,7 +82,9 @@ def header(
         word = f"auto mode, {many}" if health.auto == "running" else f"auto mode {health.auto}"
         left.append(f"{dot}{word}", style=theme.error if health.auto == "stopped" else theme.text)
     if health.parked_until_unix:
-        until = clock(health.parked_until_unix) if health.parked_until_unix > now else "a retry succeeds"
+        until = (
+            moment(health.parked_until_unix, now) if health.parked_until_unix > now else "a retry succeeds"
+        )
         left.append(f"{dot}parked until {until}", style=brush.look("held"))
     right = Text()
     right.append(needs_you(counts.need), style=f"bold {brush.look('asks')}" if counts.need else theme.muted)

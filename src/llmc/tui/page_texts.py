@@ -10,7 +10,7 @@ from llmc.api.roots import Project
 from llmc.api.said import BAD, GOOD, Said
 from llmc.api.subscription import EventLine
 from llmc.base.clock import now_unix
-from llmc.base.text import printable, shortened, wrap
+from llmc.base.text import moment, printable, shortened, wrap
 from llmc.tui import drawing, keys
 from llmc.tui.drawing import Brush
 
@@ -95,7 +95,7 @@ def night_page(project: Project, width: int, brush: Brush) -> list[Text]:
     found = night_view.night(project)
     muted = brush.theme.muted
     total = sum(found.cost)
-    first = drawing.moment(found.starts[0], now_unix()) if found.starts else ""
+    first = moment(found.starts[0], now_unix()) if found.starts else ""
     lines = [
         Text(
             f"since {first}: {len(found.digest.accepted)} landed, {len(found.digest.undone)} undone, ${total:.2f}",
@@ -142,8 +142,8 @@ def lane(spans: Sequence[Span], night: Night, room: int, brush: Brush) -> Text:
     length = max(1.0, night.starts[-1] + night.step_s - begin)
     text = Text()
     for at in range(room):
-        moment = begin + (at + 0.5) * length / room
-        state = next((one.state for one in spans if one.start_unix <= moment < one.end_unix), "")
+        middle = begin + (at + 0.5) * length / room
+        state = next((one.state for one in spans if one.start_unix <= middle < one.end_unix), "")
         text.append(brush.glyph(state) if state else " ", style=brush.look(state) if state else "")
     return text
 

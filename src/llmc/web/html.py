@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from llmc.api.commenting import DiffRow, Kind
-from llmc.base.text import age, printable, shortened, visible
+from llmc.base.text import age, moment, printable, shortened, visible
 from llmc.web.rules import sgr
 
 HERE = Path(__file__).parent
@@ -121,6 +121,7 @@ def make_environment() -> Environment:
         "command": command,
         "file_key": file_key,
         "line": line,
+        "moment": moment,
         "pairs": pairs,
         "preview": preview,
         "screen": screen,

@@ -9,6 +9,7 @@ import pytest
 
 from llmc.auto import parks
 from llmc.auto.auto_run import Run
+from llmc.auto.rules.waiting import AFTER_RESET_S
 from llmc.config.paths import Root
 from llmc.daemon.node import own_park
 from llmc.fleet import statements
@@ -76,13 +77,13 @@ def test_a_wrong_clock_changes_no_park(nodes: list[Node], set_clock: SetClock) -
     """Break: read the reset time by the node's clock; or keep the end when that clock is set."""
     one, two = nodes
     resets = (time.time() // 60 + 6) * 60
-    left_s = resets - time.time()
+    left_s = resets + AFTER_RESET_S - time.time()
     words = f"You've hit your limit, resets {time.strftime('%I:%M%p', time.localtime(resets)).lower()}"
     set_clock(600)
     one.beat()
     stopped = worker(Status.NEEDS_INPUT, since_unix=time.time())
     parks.park(one.run, one.project, stopped, Cause.LIMIT, words)
-    assert one.ends_in_s == pytest.approx(left_s, abs=5), "not tomorrow: it is in the past by this clock"
+    assert one.ends_in_s == pytest.approx(left_s, abs=5), "not at once: it is in the past by this clock"
     one.beat()
     set_clock(0)
     two.beat()

@@ -1,5 +1,6 @@
 """The attention list: one list, most urgent first; what was raised stays until it is cleared."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -323,6 +324,16 @@ def test_what_the_fleet_needs(
     items = found(record(), auto=auto, workers={"adam": Seen(False)}, **facts)
     assert set(items) == keys
     assert {item.next for item in items.values()} == ({command} if keys else set())
+
+
+@pytest.mark.parametrize(
+    ("days", "form"), [(0.0, "until %H:%M "), (3, "until %a %H:%M "), (30, "until %Y-%m-%d %H:%M ")]
+)
+def test_until_when_a_fleet_is_parked_names_the_day(days: float, form: str) -> None:
+    """Break: show only the time of day; a fleet that is parked for days seems to continue soon."""
+    until = NOW + days * 86400 + 1
+    items = found(record(), auto={"parked_until_unix": until, "parked_cause": "limit"}, daemon=AUTO)
+    assert time.strftime(form, time.localtime(until)) in items["parked"].text
 
 
 OPTIONS = {

@@ -57,7 +57,7 @@ def test_parks_grow(cause: Cause, first_s: float, waits: list[float]) -> None:
     state = AutoState(probe="auto-2", probe_unix=5.0)
     seen = []
     for _ in waits:
-        state = replace(state, **waiting.parked(state, cause, "busy", 1000.0, first_s))
+        state = replace(state, **waiting.parked(state, cause, "busy", 1000.0, 1000.0, first_s))
         seen.append(state.parked_until_unix - 1000.0)
         assert (state.probe, state.parked_cause) == ("", cause)
     assert seen == waits
@@ -67,7 +67,7 @@ def test_parks_grow(cause: Cause, first_s: float, waits: list[float]) -> None:
 @given(st.integers(0, 10_000), st.sampled_from([Cause.LIMIT, Cause.API]), st.floats(0.01, 1e6))
 def test_no_park_is_longer_than_its_cap(parks: int, cause: Cause, first_s: float) -> None:
     cap = waiting.LIMIT_CAP_S if cause is Cause.LIMIT else waiting.API_CAP_S
-    after = waiting.parked(AutoState(parks=parks), cause, "busy", 0.0, first_s)
+    after = waiting.parked(AutoState(parks=parks), cause, "busy", 0.0, 0.0, first_s)
     assert 0 < after["parked_until_unix"] <= cap
 
 
@@ -76,35 +76,62 @@ def test_no_park_is_longer_than_its_cap(parks: int, cause: Cause, first_s: float
     [
         ("You've hit your limit · resets 3pm (Europe/Berlin)", datetime(2026, 11, 15, 15, 0, tzinfo=BERLIN)),
         ("limit reached, resets at 12:30pm (Europe/Berlin)", datetime(2026, 11, 15, 12, 30, tzinfo=BERLIN)),
-        ("resets 11am (Europe/Berlin)", datetime(2026, 11, 16, 11, 0, tzinfo=BERLIN)),
+        ("resets 5am (Europe/Berlin)", datetime(2026, 11, 16, 5, 0, tzinfo=BERLIN)),
         ("resets 12am (Europe/Berlin)", datetime(2026, 11, 16, 0, 0, tzinfo=BERLIN)),
         ("resets Nov 17, 9:30am (Europe/Berlin)", datetime(2026, 11, 17, 9, 30, tzinfo=BERLIN)),
         ("resets Jan 2 at 9am (Europe/Berlin)", datetime(2027, 1, 2, 9, 0, tzinfo=BERLIN)),
         ("resets 8pm (America/New_York)", datetime(2026, 11, 15, 20, 0, tzinfo=ZoneInfo("America/New_York"))),
+        ("resets 11:59am (Europe/Berlin)", None),
+        ("resets 7am (Europe/Berlin)", None),
         ("resets Nov 14, 9am (Europe/Berlin)", None),
         ("resets 25pm (Europe/Berlin)", None),
         ("resets 3:75pm (Europe/Berlin)", None),
         ("resets Foo 17, 9am (Europe/Berlin)", None),
+        ("resets Feb 30, 9am (Europe/Berlin)", None),
         ("resets 3pm (Middle/Earth)", None),
         ("You've hit your usage limit", None),
         ("resets 2026-11-15T15:00:00Z (1794751200)", None),
     ],
 )
 def test_the_reset_time_in_the_clients_words(text: str, expected: datetime | None) -> None:
-    """Break: read 12am as noon, or use today for a time that has passed."""
-    assert waiting.resets_at(text, NOON) == (expected.timestamp() if expected else None)
-    state = waiting.parked(AutoState(), Cause.LIMIT, text, NOON, 300.0)
-    assert state["parked_until_unix"] == (expected.timestamp() if expected else NOON + 300.0)
-    away = waiting.parked(AutoState(), Cause.API, text, NOON, 60.0)
+    """Break: read 12am as noon, or wait a day for a reset that was a minute ago."""
+    state = waiting.parked(AutoState(), Cause.LIMIT, text, NOON, NOON, 300.0)
+    until = expected.timestamp() + waiting.AFTER_RESET_S if expected else NOON + 300.0
+    assert state["parked_until_unix"] == until
+    assert state["parked_for_s"] == until - NOON
+    away = waiting.parked(AutoState(), Cause.API, text, NOON, NOON, 60.0)
     assert away["parked_until_unix"] == NOON + 60.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "now"),
+    [
+        # The server is a little behind when the first worker probes.
+        ("resets 12pm", (2026, 11, 15, 12, 0, 1), (2026, 11, 15, 12, 0, 1)),
+        # The agent was stopped at 9:00, while no daemon was running.
+        ("resets 11am", (2026, 11, 15, 9, 0, 0), (2026, 11, 15, 12, 0, 0)),
+        ("resets 11am", (2026, 11, 13, 9, 0, 0), (2026, 11, 15, 12, 0, 0)),
+        ("resets Dec 31, 9pm", (2026, 12, 31, 20, 0, 0), (2027, 1, 1, 0, 30, 0)),
+        ("resets Dec 31, 9pm", (2027, 1, 1, 0, 30, 0), (2027, 1, 1, 0, 30, 0)),
+        # The clock was set back after the message.
+        ("resets 11am", (2026, 11, 16, 11, 30, 0), (2026, 11, 15, 11, 30, 0)),
+    ],
+)
+def test_a_reset_that_has_passed_is_no_reason_to_wait(
+    text: str, said: tuple[int, ...], now: tuple[int, ...]
+) -> None:
+    """Break: read the time as the next one after now; the fleet would wait a day, or a year."""
+    at, told = (datetime(*one, tzinfo=BERLIN).timestamp() for one in (now, said))  # type: ignore[arg-type, misc]
+    after = waiting.parked(AutoState(), Cause.LIMIT, f"{text} (Europe/Berlin)", told, at, 300.0)
+    assert after["parked_until_unix"] == at + 300.0
 
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 7200.0])
 def test_a_wrong_clock_does_not_change_when_a_limit_ends(ahead_s: float) -> None:
-    """Break: read the reset time by another clock than the fleet's; two hours ahead, 1pm is tomorrow."""
-    state = AutoState(ahead_s=ahead_s)
-    after = waiting.parked(state, Cause.LIMIT, "resets 1pm (Europe/Berlin)", NOON + ahead_s, 300.0)
-    assert after["parked_until_unix"] - (NOON + ahead_s) == 3600.0
+    """Break: read the reset time by another clock than the fleet's; two hours ahead, 1pm has passed."""
+    state, now = AutoState(ahead_s=ahead_s), NOON + ahead_s
+    after = waiting.parked(state, Cause.LIMIT, "resets 1pm (Europe/Berlin)", now, now, 300.0)
+    assert after["parked_until_unix"] - now == 3600.0 + waiting.AFTER_RESET_S
 
 
 def test_a_clock_that_is_set_moves_the_end_of_no_park() -> None:
@@ -123,32 +150,71 @@ def test_a_clock_that_is_set_moves_the_end_of_no_park() -> None:
 @given(st.text(max_size=60))
 def test_no_text_breaks_it(text: str) -> None:
     found = waiting.resets_at(f"resets {text}", NOON)
-    assert found is None or found > NOON
+    assert found is None or found > NOON - waiting.PASSED_DAYS_S
+
+
+@given(st.integers(1, 12), st.integers(0, 59), st.sampled_from(["am", "pm"]))
+def test_no_time_of_day_is_more_than_a_day_away(hour: int, minute: int, half: str) -> None:
+    found = waiting.resets_at(f"resets {hour}:{minute:02}{half} (Europe/Berlin)", NOON)
+    assert found is not None
+    assert -waiting.PASSED_S < found - NOON <= 86400 - waiting.PASSED_S
 
 
 def test_one_goes_ahead_and_the_others_follow() -> None:
     """Break: let every worker continue when the time is over; each would hit the limit again."""
     state = AutoState()
-    assert waiting.starts_a_park(state, "auto-1", failed_unix=100.0)
-    state = replace(state, **waiting.parked(state, Cause.LIMIT, "", 100.0, 300.0))
-    assert not waiting.starts_a_park(state, "auto-2", failed_unix=101.0), "the same limit adds nothing"
-    assert not waiting.may_resume(state, 100.0, now=399.0)
-    assert waiting.may_resume(state, 100.0, now=400.0)
-    state = replace(state, probe="auto-1", probe_unix=400.0)
-    assert not waiting.may_resume(state, 101.0, now=401.0), "one is enough to find out"
+    assert waiting.starts_a_park(state, "auto-1", 0)
+    state = replace(state, **waiting.parked(state, Cause.LIMIT, "", 100.0, 100.0, 300.0))
+    assert not waiting.starts_a_park(state, "auto-2", 0), "the same limit adds nothing"
+    assert not waiting.may_resume(state, "auto-1", 0, now=399.0)
+    assert waiting.may_resume(state, "auto-1", 0, now=400.0)
+    state = replace(state, **waiting.probing(state, "auto-1", 400.0))
+    assert not waiting.may_resume(state, "auto-2", 0, now=401.0), "one is enough to find out"
     assert waiting.last_resumed(state, "auto-1") == 400.0
     assert waiting.last_resumed(state, "auto-2") == 0.0
     assert not waiting.probe_succeeded(state, probe_works=True, now=459.0)
     assert waiting.probe_succeeded(state, probe_works=True, now=460.0)
     assert waiting.probe_succeeded(state, probe_works=False, now=401.0), "its turn ended well"
-    again = replace(state, **waiting.parked(state, Cause.LIMIT, "", 402.0, 300.0))
-    assert waiting.starts_a_park(state, "auto-1", failed_unix=402.0)
+    assert waiting.starts_a_park(state, "auto-1", state.resumes)
+    assert not waiting.starts_a_park(state, "auto-3", state.resumes), "it was never stopped before"
+    again = replace(state, **waiting.parked(state, Cause.LIMIT, "", 402.0, 402.0, 300.0))
     assert again.parked_until_unix == 402.0 + 600.0
-    over = replace(state, **waiting.NOT_PARKED, resumed_unix=460.0)
-    assert waiting.may_resume(over, 101.0, now=460.0)
-    assert not waiting.may_resume(over, 461.0, now=470.0), "a new limit, and a new park"
-    assert waiting.starts_a_park(over, "auto-2", failed_unix=461.0)
+    over = replace(state, **waiting.resumed(state, 460.0))
+    assert waiting.may_resume(over, "auto-2", 0, now=460.0)
+    assert waiting.may_resume(over, "auto-3", state.resumes, now=460.0)
+    assert not waiting.may_resume(over, "auto-2", over.resumes, now=470.0), "a new limit, and a new park"
+    assert waiting.starts_a_park(over, "auto-2", over.resumes)
     assert waiting.last_resumed(over, "auto-2") == 460.0
+
+
+def test_a_probe_that_was_not_told_is_told() -> None:
+    """Break: wait for a worker that is recorded as the probe, but is still stopped; it waits for us."""
+    state = replace(AutoState(), **waiting.parked(AutoState(), Cause.LIMIT, "", 100.0, 100.0, 300.0))
+    state = replace(state, **waiting.probing(state, "auto-1", 400.0))
+    assert waiting.may_resume(state, "auto-1", 0, now=401.0)
+    assert not waiting.starts_a_park(state, "auto-1", 0)
+    assert not waiting.may_resume(state, "auto-1", state.resumes, now=401.0), "it was told, and failed again"
+
+
+def test_an_older_record_parks_once_more() -> None:
+    """From an llmc that compared times, stopped before the fleet resumed. Break: let both steps have no effect."""
+    old = AutoState(resumed_unix=500.0)
+    assert waiting.starts_a_park(old, "auto-1", 0)
+    probing = AutoState(parked_until_unix=400.0, probe="auto-1", probe_unix=401.0)
+    assert waiting.starts_a_park(probing, "auto-1", 0)
+    assert waiting.may_probe(AutoState(parked_until_unix=400.0), now=401.0)
+    assert not waiting.may_probe(AutoState(parked_until_unix=400.0), now=-1e6), "its length is unknown"
+
+
+@pytest.mark.parametrize(
+    ("now", "over"), [(939.0, True), (940.0, False), (1000.0, False), (1299.0, False), (1300.0, True)]
+)
+def test_no_park_is_longer_because_the_clock_was_set_back(now: float, over: bool) -> None:
+    """Break: compare only with the end of the wait. It started at 1000, for 300 s."""
+    state = replace(AutoState(), **waiting.parked(AutoState(), Cause.API, "", 1000.0, 1000.0, 300.0))
+    assert waiting.may_probe(state, now) is over
+    probed = replace(state, **waiting.probing(state, "auto-1", 1300.0))
+    assert waiting.probe_succeeded(probed, probe_works=True, now=900.0), "it cannot be known any more"
 
 
 @pytest.mark.req("0-063", "0-064", "4-102")

@@ -657,6 +657,7 @@ FORGOTTEN = {
     *("resolution_attempts", "validate_rebase", "validation_due", "validation_output", "rebase_due"),
     # the latest failure, and what patrol looks for again
     *("error_reason", "cause", "failed_sha", "crash_count", "last_crash_unix", "person", "refused_hosts"),
+    "stopped_after",
     *("commits_seen_unix", "background_since_unix"),
     # the subject is that of the prompt, the model the configured one; marks identify the pane; the log has the usage
     *("current_subject", "task_prompt", "model", "pane_id", "metered"),

@@ -388,7 +388,7 @@ def test_only_shells_in_the_background_start_the_grace(
 @pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
     """Breaks when `judge` gets something to guess from."""
-    assert {f.name for f in fields(Facts)} == {"git", "exit_code", "agent_lives"}
+    assert {f.name for f in fields(Facts)} == {"git", "exit_code", "agent_lives", "resumes"}
     assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing", "on_base", "marked"}
 
 
@@ -418,8 +418,17 @@ def test_stop_failure_labels(error: str, cause: Cause) -> None:
     """Breaks when a line of the table of causes changes."""
     verdict = judge(worker(S.WORKING), event(failure(error, "the client's words")), Facts())
     assert verdict.change is not None
-    assert verdict.change.fields == {"error_reason": "the client's words", "cause": cause}
+    fields = verdict.change.fields
+    assert (fields["error_reason"], fields["cause"]) == ("the client's words", cause)
     assert (verdict.change.to is S.ERROR) == cause.needs_a_person
+
+
+def test_a_limit_is_dated_and_counted() -> None:
+    """The message may name a time without its day. Break: date it when it is read, hours later without a daemon."""
+    limit = event(failure("rate_limit", "resets 3pm"), at=2000)
+    verdict = judge(worker(S.WORKING), limit, Facts(resumes=3))
+    assert verdict.change is not None
+    assert (verdict.change.fields["since_unix"], verdict.change.fields["stopped_after"]) == (2000.0, 3)
 
 
 def test_a_failure_without_words_is_named_by_its_label() -> None:
@@ -567,7 +576,12 @@ def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
     limit = event(failure("rate_limit", "resets 3pm"), at=2000)
     verdict = judge(worker(S.REBASING, assignment=task, **OURS_OPEN), limit, Facts(git=REBASING))
     assert verdict.change is None
-    assert verdict.fields == {"cause": "limit", "error_reason": "resets 3pm", "since_unix": 2000.0}
+    assert verdict.fields == {
+        "cause": "limit",
+        "error_reason": "resets 3pm",
+        "since_unix": 2000.0,
+        "stopped_after": 0,
+    }
     assert judge(worker(S.REBASING, **OURS_OPEN), limit, Facts(git=REBASING)).fields == {}
     crash = event(failure("unknown", "odd"), at=2000)
     assert judge(worker(S.REBASING, assignment=task, **OURS_OPEN), crash, Facts(git=REBASING)).fields == {}

@@ -1,12 +1,10 @@
 """Texts of the list and the pane."""
 
-import time
-
 import pytest
 from msgspec.structs import replace
 
 from llmc.tui import keys
-from llmc.tui.drawing import Brush, about, header, list_lines, moment
+from llmc.tui.drawing import Brush, about, header, list_lines
 from llmc.tui.list_store import Store
 from llmc.tui.page_texts import help_lines
 from llmc.tui.plain import needs
@@ -18,14 +16,6 @@ BRUSH = Brush(THEMES["dark"])
 
 def drawn(store: Store, width: int, now: float = 100.0) -> list[str]:
     return [line.text.plain.rstrip() for line in list_lines(store, now, width, BRUSH, wide=False)]
-
-
-def test_a_time_of_another_day_says_so() -> None:
-    """Break: show only the time of day."""
-    now = time.mktime((2026, 3, 1, 10, 33, 0, 0, 0, -1))
-    assert moment(now - 60, now) == "10:32"
-    assert moment(now - 86400, now) == "yesterday 10:33"
-    assert moment(now - 3 * 86400, now) == "2026-02-26 10:33"
 
 
 @pytest.mark.parametrize(("auto", "alarms"), [("finished", False), ("stopped", True)])

@@ -1,6 +1,7 @@
 """How long to wait, and who goes first, after a usage limit, an API outage or a blocked source."""
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,6 +16,15 @@ LIMIT_CAP_S = 3600.0
 API_CAP_S = 1800.0
 #: a probing worker that has worked this long shows that the API is back
 PROBE_S = 60.0
+#: how long after a named reset to probe: the server's clock may be a little behind
+AFTER_RESET_S = 5.0
+#: a reset time that is at most this long before its message has passed, and is not the next day's: longer than one
+#: usage window. A wrong guess then costs some probes; the other way round, it would cost a day
+PASSED_S = 6 * 3600.0
+#: the same for a day without a year
+PASSED_DAYS_S = 180 * 86400.0
+#: a clock that was set back by less than this does not end a wait
+CLOCK_SLACK_S = 60.0
 
 DIRTY_CAP_S = 3600.0
 DIRTY_RETRIES = 10
@@ -29,40 +39,57 @@ _RESET = re.compile(
 )
 
 
-def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: float) -> dict[str, Any]:
+def parked(
+    state: AutoState, cause: Cause, reason: str, said_unix: float, now: float, first_s: float
+) -> dict[str, Any]:
     """The state of a fleet that is parked now; a limit's reset time takes precedence over the doubling wait.
 
-    All times are by this machine's clock; a reset time is found by the fleet's clock and converted.
+    `said_unix`: when the agent was told `reason`, which may be long ago if no daemon was running. All times are by this
+    machine's clock; a reset time is found by the fleet's clock and converted.
     """
     cap = LIMIT_CAP_S if cause is Cause.LIMIT else API_CAP_S
     until = now + min(cap, first_s * 2.0 ** min(state.parks, 20))
     if cause is Cause.LIMIT:
         ahead_s = state.ahead_s or 0.0
-        at = resets_at(reason, now - ahead_s)
-        until = at + ahead_s if at is not None else until
+        at = resets_at(reason, min(said_unix, now) - ahead_s)
+        if at is not None and at + ahead_s > now:
+            until = at + ahead_s + AFTER_RESET_S
     return {
         "parked_until_unix": until,
+        "parked_for_s": until - now,
         "parked_cause": cause.value,
         "parked_reason": reason[:300],
         "parked_since_unix": state.parked_since_unix or now,
         "parked_by": "",
         "parks": state.parks + 1,
-        "probe": "",
-        "probe_unix": 0.0,
+        **NO_PROBE,
     }
 
+
+#: no worker is probing
+NO_PROBE: dict[str, Any] = {"probe": "", "probe_unix": 0.0}
 
 #: the state of a fleet that is not parked
 NOT_PARKED: dict[str, Any] = {
     "parked_until_unix": 0.0,
+    "parked_for_s": 0.0,
     "parked_cause": "",
     "parked_reason": "",
     "parked_since_unix": 0.0,
     "parked_by": "",
     "parks": 0,
-    "probe": "",
-    "probe_unix": 0.0,
+    **NO_PROBE,
 }
+
+
+def probing(state: AutoState, worker: str, now: float) -> dict[str, Any]:
+    """The changes for a worker that is told to continue as the first one."""
+    return {"probe": worker, "probe_unix": now, "resumes": state.resumes + 1}
+
+
+def resumed(state: AutoState, now: float) -> dict[str, Any]:
+    """The changes for a fleet that is no longer parked."""
+    return {**NOT_PARKED, "resumed_unix": now, "resumes": state.resumes + 1}
 
 
 #: clocks that differ by less than this count as equal
@@ -82,16 +109,23 @@ def is_parked(state: AutoState) -> bool:
     return state.parked_until_unix > 0
 
 
-def starts_a_park(state: AutoState, worker: str, failed_unix: float) -> bool:
-    """Whether a worker that a limit stopped parks the fleet; others stopped by the same limit do not."""
-    if is_parked(state):
-        return state.probe == worker and failed_unix > state.probe_unix
-    return failed_unix > state.resumed_unix
+def starts_a_park(state: AutoState, worker: str, stopped_after: int) -> bool:
+    """Whether a worker that a limit stopped parks the fleet; others stopped by the same limit do not.
+
+    `stopped_after`: how often the fleet had been told to continue by then. Counted, because a clock may be set.
+    """
+    may_be_first = not is_parked(state) or state.probe == worker
+    return may_be_first and stopped_after >= state.resumes
 
 
-def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
-    """Whether a stopped worker may continue: as the first one, or because the fleet has resumed."""
-    return may_probe(state, now) if is_parked(state) else failed_unix <= state.resumed_unix
+def may_resume(state: AutoState, worker: str, stopped_after: int, now: float) -> bool:
+    """Whether a stopped worker may continue: as the first one, or because the fleet has resumed.
+
+    A worker that is recorded as the first one, but is still stopped, was never told.
+    """
+    if is_parked(state) and state.probe != worker:
+        return may_probe(state, now)
+    return stopped_after < state.resumes
 
 
 def last_resumed(state: AutoState, worker: str) -> float:
@@ -99,18 +133,27 @@ def last_resumed(state: AutoState, worker: str) -> float:
     return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
 
 
+def wait_is_over(state: AutoState, now: float) -> bool:
+    """Whether a parked fleet has waited long enough. More time left than the whole wait: the clock was set back."""
+    left_s = state.parked_until_unix - now
+    return left_s <= 0 or 0 < state.parked_for_s < left_s - CLOCK_SLACK_S
+
+
 def may_probe(state: AutoState, now: float) -> bool:
     """Whether the wait is over and no worker is probing yet."""
-    return is_parked(state) and now >= state.parked_until_unix and not state.probe
+    return is_parked(state) and wait_is_over(state, now) and not state.probe
 
 
 def probe_succeeded(state: AutoState, probe_works: bool, now: float) -> bool:
     """Whether the probing worker has worked long enough, or finished its turn."""
-    return bool(state.probe) and (not probe_works or now - state.probe_unix >= PROBE_S)
+    return bool(state.probe) and not (probe_works and 0 <= now - state.probe_unix < PROBE_S)
 
 
-def resets_at(text: str, now: float) -> float | None:
-    """When a limit ends, from the client's message: "resets 3pm (Europe/Berlin)", "resets Nov 17, 9:30am"."""
+def resets_at(text: str, said_unix: float) -> float | None:
+    """When a limit ends, from the client's message: "resets 3pm (Europe/Berlin)", "resets Nov 17, 9:30am".
+
+    May be before `said_unix`, when the client got the message: then the limit was about to end, or has just ended.
+    """
     found = _RESET.search(text)
     if found is None:
         return None
@@ -118,24 +161,28 @@ def resets_at(text: str, now: float) -> float | None:
         zone = ZoneInfo(found["zone"]) if found["zone"] else None
     except (ZoneInfoNotFoundError, ValueError):
         return None
-    here = datetime.fromtimestamp(now, zone).astimezone(zone)
     hour, minute = int(found["hour"]), int(found["minute"] or 0)
     if not 1 <= hour <= 12 or minute > 59:
         return None
-    at = here.replace(
-        hour=hour % 12 + (12 if found["half"].lower() == "pm" else 0), minute=minute, second=0, microsecond=0
-    )
+    said = datetime.fromtimestamp(said_unix, zone)
+    hour = hour % 12 + (12 if found["half"].lower() == "pm" else 0)
+    at = said.replace(hour=hour, minute=minute, second=0, microsecond=0)
     if found["day"]:
-        try:
-            day = datetime.strptime(f"{here.year} {found['day']}", "%Y %b %d")
-            at = at.replace(month=day.month, day=day.day)
-        except ValueError:
-            return None
-        if at < here - timedelta(days=180):
-            at = at.replace(year=at.year + 1)
-    elif at <= here:
-        at += timedelta(days=1)
-    return at.timestamp() if at.timestamp() > now else None
+        could_be, passed_s = _in_years(at, found["day"]), PASSED_DAYS_S
+    else:
+        could_be, passed_s = [at + timedelta(days=days) for days in (-1, 0, 1)], PASSED_S
+    times = [one.timestamp() for one in could_be]
+    return min((one for one in times if one > said_unix - passed_s), default=None)
+
+
+def _in_years(at: datetime, day: str) -> list[datetime]:
+    """The same time on a day such as "Nov 17", last year, this year and next year."""
+    found = []
+    for year in (at.year - 1, at.year, at.year + 1):
+        with suppress(ValueError):  # no such day, or not in that year
+            on = datetime.strptime(f"{year} {day}", "%Y %b %d")
+            found.append(at.replace(year=year, month=on.month, day=on.day))
+    return found
 
 
 class Dirty(Struct, frozen=True):

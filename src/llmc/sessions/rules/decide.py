@@ -145,6 +145,8 @@ class Facts(Struct, frozen=True):
     exit_code: int | None = None
     #: for an exit event: the agent may still run in its pane, so the event may be about another pane
     agent_lives: bool = False
+    #: how often the fleet was told to continue after a limit
+    resumes: int = 0
 
 
 #: the event log's name for an event that changes nothing
@@ -506,15 +508,22 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
     details = {"error": error, "cause": cause}
     change = None
     fields: dict[str, Any] = {}
+    # The message may name a time without its day. Without a daemon, the event waits in the inbox.
+    stopped = {
+        "error_reason": text,
+        "cause": cause,
+        "since_unix": event.at_unix,
+        "stopped_after": facts.resumes,
+    }
     # An answered question leaves no trace here, so a turn may also fail in needs_input.
     at_work = record.status.is_under_way
     if cause.needs_a_person and at_work:
         change = step(Status.ERROR, error, error_reason=text, cause=cause)
     elif record.status.is_busy:
-        change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
+        change = step(Status.NEEDS_INPUT, cause, **stopped)
     elif record.status is Status.REBASING and record.assignment is not None and cause.passes_by_itself:
         # The rebase stays open; auto mode sends the conflicts again once the limit is over.
-        fields = {"error_reason": text, "cause": cause, "since_unix": event.at_unix}
+        fields = stopped
     return Verdict(change, fields, "agent_failed", details)
 
 
