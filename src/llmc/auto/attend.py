@@ -1,6 +1,7 @@
 """Auto mode for one worker: takes the next step that its record calls for."""
 
 import shlex
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from llmc.auto.rules.steps import Do, GiveUp, Situation
 from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, Unreachable, UsageError
 from llmc.base.faults import step as fault_step
-from llmc.base.names import WorkerName
+from llmc.base.names import TaskKey, WorkerName
 from llmc.landing import accept_journal, post_accept, prompts, validation, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Claim
@@ -313,9 +314,6 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
 
 def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
     with run.taking:
-        if run.max_tasks is not None and run.assigned >= run.max_tasks:
-            run.drain(f"--max-tasks {run.max_tasks} reached", asked=True)
-            return False
         state = project.store.read()
         if state.failing_base is not None:  # found by another worker since
             return False
@@ -329,17 +327,21 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
             backoff_s = project.config.auto.crash_backoff_secs
-            found = run.queue.take_next(record.name, labels - {""}, backoff_s)
+            again = _to_retry(run, backoff_s) if run.is_full else None
+            only = None if again is None else [task for task, wait_s in again.items() if not wait_s]
+            found = None if only == [] else run.queue.take_next(record.name, labels - {""}, backoff_s, only)
         except LockTimeout:
             return run.wait(record)
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
+        if found is None and again is not None:
+            return _end_or_wait(run, record, others, [wait_s for wait_s in again.values() if wait_s])
         if found is None:
             return run.wait(record, run.queue.waits_s) if run.queue.waits_s else False
         task, claim = found
         if not handover.take_over(run, project, record, claim):
             return False
-        run.assigned += 1
+        run.begun[claim.task] += 1
         assignment = Assignment(
             task_id=task.id,
             task_list=claim.task.list,
@@ -367,11 +369,34 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
                     claim=claim.id,
                 )
         if held:  # by the user, while its task was being chosen
-            run.assigned -= 1
+            run.begun[claim.task] -= 1
             queue.release(project, run.queue.source, claim, f"{record.name} is on hold")
             return False
     run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
     return True
+
+
+def _to_retry(run: Run, backoff_s: float) -> dict[TaskKey, float]:
+    """Tasks of this run that no worker has and that are not done, and how long each still waits after a crash."""
+    books, now = run.queue.source.books(), now_unix()
+    return {
+        task: books.waits_s(task, backoff_s, now)
+        for task in +run.begun
+        if not (books.is_completed(task) or books.kept_back(task) or books.claim_on(task))
+    }
+
+
+def _end_or_wait(run: Run, record: WorkerRecord, others: Iterable[WorkerRecord], waits: list[float]) -> bool:
+    """End a run that has begun all tasks that it may, unless one of them may have to be retried. Always False."""
+    at_work = any(
+        one.assignment is not None and one.assignment.task in run.begun and not steps.waits_for_answer(one)
+        for one in others
+    )
+    if waits:
+        return run.wait(record, min(waits))
+    if not at_work:
+        run.drain(f"--max-tasks {run.max_tasks} reached", asked=True)
+    return False  # a worker that ends its task asks again
 
 
 def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:

@@ -1,6 +1,7 @@
 """One run of auto mode: what its workers share, and what ends it."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import Struct, field
@@ -53,7 +54,8 @@ class Run(Struct):
     #: why no new tasks are started; "" while they are
     draining: str = ""
     ends_as_asked: bool = False
-    assigned: int = 0
+    #: how often each task was begun: a retry is not another task
+    begun: Counter[TaskKey] = field(default_factory=Counter)
     #: workers take tasks one at a time
     taking: threading.Lock = field(default_factory=threading.Lock)
     #: one worker at a time checks the default branch
@@ -70,6 +72,11 @@ class Run(Struct):
         """Start no new tasks, and let running ones finish. The first reason counts. `asked`: by an option of the run."""
         self.ends_as_asked = asked if not self.draining else self.ends_as_asked
         self.draining = self.draining or why
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has begun as many tasks as it may."""
+        return self.max_tasks is not None and len(+self.begun) >= self.max_tasks
 
     def wait(self, record: WorkerRecord, wait_s: float = BUSY_S) -> bool:
         """Check the worker again after this time. Always False: it has no next step now."""

@@ -424,8 +424,8 @@ class AutoMode:
         return self._starts_tasks(state) and any(map(is_free, self._records(state)))
 
     def _starts_tasks(self, state: State) -> bool:
-        waits = bool(self._run.draining) or waiting.is_parked(state.auto) or state.failing_base is not None
-        return not waits
+        is_over = bool(self._run.draining) or self._run.is_full
+        return not (is_over or waiting.is_parked(state.auto) or state.failing_base is not None)
 
     def _has_use_for_a_task(self) -> bool:
         """Whether this node could start a task that another node calls it for."""

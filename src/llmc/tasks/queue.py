@@ -11,7 +11,7 @@ from typing import Protocol
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, UsageError
 from llmc.base.given import written_out
-from llmc.base.names import TaskId, WorkerName
+from llmc.base.names import TaskId, TaskKey, WorkerName
 from llmc.records.books import Books, Claim
 from llmc.records.task import Task, TaskStatus, in_order
 from llmc.records.worker import Assignment, WorkerRecord
@@ -89,9 +89,13 @@ class Queue(Protocol):
         ...
 
     def take_next(
-        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+        self,
+        worker: str,
+        labels_in_use: Collection[str],
+        crash_backoff_s: float = 0.0,
+        only: Collection[TaskKey] | None = None,
     ) -> tuple[Task, Claim] | None:
-        """Claim the next task for a worker; None when none is ready."""
+        """Claim the next task for a worker, of `only` these; None when none is ready."""
         ...
 
     def count_ready(self, free: int = 0) -> int:
@@ -131,15 +135,21 @@ class TaskQueue:
         return self.source.unsettled or any((self._news, self._undecided, self._unowned))
 
     def take_next(
-        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+        self,
+        worker: str,
+        labels_in_use: Collection[str],
+        crash_backoff_s: float = 0.0,
+        only: Collection[TaskKey] | None = None,
     ) -> tuple[Task, Claim] | None:
-        """Claim the next task for a worker; None when none is ready.
+        """Claim the next task for a worker, of `only` these; None when none is ready.
 
         `crash_backoff_s`: how long a task waits after its agent crashed; `waits_s` is the time left.
         """
         with self._turn:
             books = self._look()
             ready = self._startable(books, crash_backoff_s)
+            if only is not None:
+                ready = [task for task in ready if self.source.key(task.id) in only]
             while chosen := choose(ready, labels_in_use):
                 self.source.note(f"selected; ready tasks: {len(ready)}", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from llmc.base.clock import monotonic
-from llmc.base.names import TaskId
+from llmc.base.names import TaskId, TaskKey
 from llmc.records.books import Claim
 from llmc.records.task import Task
 from llmc.repo.project import Project
@@ -35,9 +35,18 @@ class SharedQueue:
         return self._is_due
 
     def take_next(
-        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+        self,
+        worker: str,
+        labels_in_use: Collection[str],
+        crash_backoff_s: float = 0.0,
+        only: Collection[TaskKey] | None = None,
     ) -> tuple[Task, Claim] | None:
-        """Claim the next task for a worker; None when none is ready. The wait after a crash is in the task's row."""
+        """Claim the next task for a worker, of `only` these; None when none is ready.
+
+        The wait after a crash is in the task's row.
+        """
+        if only is not None:
+            return self._take_one_of(only, worker)
         found = self.source.take_next(worker, labels_in_use)
         if found is None:
             look = self.source.look(MOST_READY, free=1)
@@ -47,6 +56,12 @@ class SharedQueue:
             return None
         task, claim = found
         return believed(task, self.source.books().made.get(claim.task)), claim
+
+    def _take_one_of(self, tasks: Collection[TaskKey], worker: str) -> tuple[Task, Claim] | None:
+        for key in tasks:
+            if (claim := self.source.claim(key, worker)) is not None:
+                return believed(self.source.one(key), self.source.books().made.get(key)), claim
+        return None
 
     def count_ready(self, free: int = 0) -> int:
         """Number of tasks that could start now; also updates the attention list."""
