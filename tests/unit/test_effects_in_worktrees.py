@@ -29,7 +29,7 @@ METHODS = {
     *("chmod", "hardlink_to", "mkdir", "rename", "rglob", "rmdir", "symlink_to", "touch", "unlink"),
     *("write_bytes", "write_text"),
 }
-FUNCTIONS = {"append_line", "rewrite", "write_atomic"}
+FUNCTIONS = {"append_line", "edit_file", "rewrite", "write_atomic"}
 
 #: such calls on places that no contained agent can replace, by function
 ON_OUR_OWN = {
@@ -57,7 +57,7 @@ ON_OUR_OWN = {
     "repo/trash.py:_keep_task": "write_atomic",
     "workers/restore.py:_remove": "unlink",
     # Serena's own list, in the user's home
-    "repo/serena.py:_change_list": "mkdir write_atomic",
+    "repo/serena.py:_change_list": "edit_file mkdir",
     # the output of a command, in one of llmc's directories
     "repo/user_commands.py:run_in_slot": "unlink",
     # the directory around the worktrees, and a name directly in a worktree

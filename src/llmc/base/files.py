@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -64,12 +65,20 @@ def write_atomic(
 def rewrite(path: Path, data: bytes) -> None:
     """Like `write_atomic`, for a user's file: a link stays a link, and the file keeps its mode. Raises OSError."""
     target = Path(os.path.realpath(path))
-    replace_in(target, target.with_name(f".{target.name}{unique()}.tmp"), data, None)
+    mode = None if target.exists() else 0o600
+    replace_in(target, target.with_name(f".{target.name}{unique()}.tmp"), data, mode)
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # the new file survives a power cut
     finally:
         os.close(folder)
+
+
+def edit_file(path: Path, edit: Callable[[bytes], bytes]) -> None:
+    """Change a user's file, as `rewrite` does. Raises OSError, and then the file is as it was."""
+    before = read_whole(path)
+    if (after := edit(before)) != before:
+        rewrite(path, after)
 
 
 def unique() -> str:
@@ -124,12 +133,30 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024, *, folder: int | None = N
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
+def read_whole(path: Path, most: int = MOST_FILE) -> bytes:
+    """A file that is written back, also through links; empty only if there is none.
+
+    OSError if it cannot be read, or not as a whole: what was not read would be lost.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    with _regular(fd, path) as file:
+        return all_of(file, path, most)
+
+
 def read_given(path: Path, most: int = MOST_FILE) -> bytes:
     """Read an untrusted file; OSError for a link, a FIFO or device, which could block, or more than `most` bytes."""
     with open_given(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise _too_large(path, most)
-        return file.read(most + 1)
+        return all_of(file, path, most)
+
+
+def all_of(file: BinaryIO, path: Path, most: int = MOST_FILE) -> bytes:
+    """The contents of an open file; OSError if they are too large, instead of their beginning."""
+    if os.fstat(file.fileno()).st_size > most or len(data := file.read(most + 1)) > most:
+        raise _too_large(path, most)
+    return data
 
 
 def copy_given(source: Path, target: Path, most: int) -> None:
@@ -158,6 +185,10 @@ def _too_large(path: Path, most: int) -> OSError:
 def open_given(path: Path, folder: int | None = None) -> BinaryIO:
     """Open an untrusted file; OSError for a link, FIFO or device. `folder`: the path starts there."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    return _regular(fd, path)
+
+
+def _regular(fd: int, path: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -81,10 +81,16 @@ def _is_there(name: str, folder: int) -> bool:
     return True
 
 
-def read(top: Path, name: str, most: int = files.MOST_FILE) -> bytes:
+def read(top: Path, name: str, most: int) -> bytes:
     """The beginning of a regular file."""
     with folder_of(top, name) as (folder, last), files.open_given(Path(last), folder) as file:
         return file.read(most)
+
+
+def read_whole(top: Path, name: str) -> bytes:
+    """A regular file that is written back; OSError if it is too large to be read as a whole."""
+    with folder_of(top, name) as (folder, last), files.open_given(Path(last), folder) as file:
+        return files.all_of(file, Path(name))
 
 
 def read_text(top: Path, name: str) -> str:

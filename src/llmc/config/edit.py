@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from llmc.base import locks
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
-from llmc.base.files import rewrite, write_atomic
+from llmc.base.files import rewrite
 from llmc.config.load import (
     EDIT_HINT,
     Found,
@@ -244,7 +244,7 @@ def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Calla
 def write(path: Path, text: str) -> None:
     """Replace the whole file."""
     try:
-        (rewrite if path.exists() else write_atomic)(path, text.encode())
+        rewrite(path, text.encode())
     except UnicodeEncodeError:
         raise UsageError("the value is not valid UTF-8") from None
     except OSError as error:

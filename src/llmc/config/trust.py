@@ -14,6 +14,12 @@ from typing import NamedTuple
 
 from llmc.config import root_layout
 
+#: the registry is missing or unusable, and not only unreadable for now
+_BROKEN = (
+    *(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError),
+    *(ValueError, AttributeError, RecursionError),
+)
+
 
 class Chosen(NamedTuple):
     """The path of a root, and how it was found."""
@@ -105,7 +111,7 @@ def register(root: str) -> bool:
     try:
         name = own_id(root)
         with _turn(place):
-            _write_registry(place, {**_read_registry(), root: name})
+            _write_registry(place, {**_roots_in(place), root: name})
     except OSError:
         return False
     return is_registered(root)
@@ -117,7 +123,7 @@ def forget(root: str) -> bool:
     if place is None or root not in _read_registry():
         return False
     with _turn(place):
-        left = _existing({path: name for path, name in _read_registry().items() if path != root})
+        left = _existing({path: name for path, name in _roots_in(place).items() if path != root})
         if left:
             _write_registry(place, left)
         else:
@@ -292,22 +298,27 @@ def _enclosing(cwd: str) -> list[str]:
 def _read_registry() -> dict[str, str]:
     """The registry; empty if it is missing or not trustworthy."""
     place = registry()
-    if place is None:
-        return {}
+    with contextlib.suppress(OSError):
+        return _roots_in(place) if place is not None else {}
+    return {}
+
+
+def _roots_in(place: str) -> dict[str, str]:
+    """Like `_read_registry`. Raises OSError if it cannot be read now: then it must not be replaced."""
     try:
         with open(place, "rb") as file:
             info = os.fstat(file.fileno())
             if info.st_uid != os.geteuid() or info.st_mode & 0o022:
                 return {}  # $HOME may be another user's
             roots = json.loads(file.read()).get("roots")
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except _BROKEN:
         return {}
     return {str(path): str(name) for path, name in roots.items()} if isinstance(roots, dict) else {}
 
 
 def _write_registry(place: str, roots: Mapping[str, str]) -> None:
-    """Write the registry without missing roots; an unreadable file is kept as .broken."""
-    if os.path.lexists(place) and not _read_registry():
+    """Write the registry without missing roots; an unusable file is kept as .broken."""
+    if os.path.lexists(place) and not _roots_in(place):
         os.replace(place, f"{place}.broken")
     _write(place, json.dumps({"version": 1, "roots": _existing(roots)}, indent=1))
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmc.base import inside
-from llmc.base.files import explain, json_record, write_atomic
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.files import DiskFull, Shortage, explain, json_record, open_given, read_whole, write_atomic
 from llmc.config import root_layout
 from llmc.repo import git, trash, uncommitted
 from llmc.repo.project import Place, Project
@@ -29,7 +30,10 @@ def exclude(project: Project, names: Sequence[str]) -> None:
 
 def _add_lines(path: Path, names: Sequence[str]) -> None:
     path.parent.mkdir(exist_ok=True)
-    have = path.read_bytes() if path.exists() else b""
+    try:
+        have = read_whole(path)
+    except OSError as error:
+        raise explain(error, f"cannot read {path}") from error
     lines = [literal_pattern(name).encode("utf-8", "surrogateescape") for name in names]
     missing = [line for line in lines if line not in have.splitlines()]
     if missing:
@@ -52,7 +56,10 @@ Copied = dict[str, list[int]]
 def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
     """Copy files that are missing or outdated in the worktree; returns problems. Pins an agent's changes first."""
     source = Path(project.source)
-    names = _wanted(project, source)
+    try:
+        names = _wanted(project, source)
+    except ToolFailed as error:
+        return [f"no files were copied from {source}: {error}"]
     if not names:
         return []
     manifest = git.llmc_file(worktree, "llmc-copied")
@@ -65,7 +72,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         spoilt = not place.has_branch and _changed_here(here, before.get(name))
         if name in tracked or not (spoilt or _is_stale(source / name, here)):
             continue
-        if problem := _in_the_way(worktree, name):
+        if problem := _in_the_way(worktree, name) or _unreadable(source / name):
             problems.append(f"{name} was not copied: {problem}")
         else:
             stale.append(name)
@@ -78,7 +85,12 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=place.name, reason="copy", ref=ref)
     for name in stale:
-        before[name] = _copy(source, worktree, name, aside=manifest.with_name("llmc-copying"))
+        try:
+            before[name] = _copy(source, worktree, name, aside=manifest.with_name("llmc-copying"))
+        except (DiskFull, Shortage):
+            raise  # it passes, and then the next try copies the file
+        except LlmcError as error:
+            problems.append(f"{name} was not copied: {error}")
     write_atomic(manifest, json.dumps(before).encode())
     return problems
 
@@ -104,8 +116,21 @@ def _is_stale(source: Path, target: Path) -> bool:
         have = target.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
-    want = source.lstat()
+    try:
+        want = source.lstat()
+    except OSError:
+        return True  # `_unreadable` says why
     return want.st_mtime_ns > have.st_mtime_ns
+
+
+def _unreadable(source: Path) -> str | None:
+    """Why a file of the source cannot be copied now; None if it can. The agent's copy stays then, and is not pinned."""
+    try:
+        if not source.is_symlink():  # a link itself is copied
+            open_given(source).close()
+    except OSError as error:
+        return f"cannot read {source}: {error.strerror}"
+    return None
 
 
 def _in_the_way(worktree: Path, name: str) -> str | None:

@@ -81,7 +81,7 @@ def set_up(repository: Path) -> None:
         return
     # For an agent that is running, this file is read-only. A new file would not be, so it is written in place.
     copy = git_dirs.kept_apart(repository) / "config"
-    before = inside.read(repository, "config")
+    before = inside.read_whole(repository, "config")
     write_atomic(copy, before)
     _set(Path("/"), copy, wanted)
     text = copy.read_bytes()

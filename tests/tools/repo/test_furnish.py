@@ -11,7 +11,7 @@ from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.landing import default_branch, slots
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, lfs, provision, setup, submodules, uncommitted
+from llmc.repo import copied_files, git, lfs, provision, setup, submodules, uncommitted
 from llmc.repo.copied_files import literal_pattern
 from llmc.repo.project import Project
 from llmc.repo.serena import _read_list, named
@@ -173,6 +173,41 @@ def test_a_file_that_only_the_source_s_own_settings_ignore(project: Project, sou
     assert uncommitted.tree_state(worktree.path).clean
     assert reset(project, record) is None
     assert (worktree.path / "we [ird]#1 .mine").exists()
+
+
+def test_a_file_that_cannot_be_copied_is_a_problem_and_the_others_are_copied(
+    project: Project, source: Repo
+) -> None:
+    """Break: raise it: every reset would fail, after the worktree was reset.
+
+    A directory takes the place of the file while git lists it, so that root cannot read it either.
+    """
+    source.write("a.env", "1\n")
+    source.write("b.env", "1\n")
+    record, worktree = add_worker(set_repo(project, copy='["*.env"]'))
+    assert (worktree.path / "a.env").exists()
+    worktree.write("a.env", "of the agent\n")
+    os.utime(worktree.path / "a.env", (1, 1))
+    os.utime(worktree.path / "b.env", (1, 1))
+    listed = copied_files._wanted
+    (source.path / "a.env").unlink()
+    (source.path / "a.env").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copied_files, "_wanted", lambda *args: ["a.env", *listed(*args)])
+        (said,) = copied_files.copy_files(setup.new_project(project.root), record, worktree.path)
+    assert said == f"a.env was not copied: cannot read {source.path}/a.env: not a regular file"
+    assert (worktree.path / "a.env").read_text() == "of the agent\n"
+    assert (worktree.path / "b.env").stat().st_mtime > 1
+
+
+def test_a_source_that_git_cannot_list_is_a_problem(project: Project, source: Repo) -> None:
+    """Break: raise it: a broken index of the user's checkout would stop every reset."""
+    source.write("a.env", "1\n")
+    project = set_repo(project, copy='["*.env"]')
+    record, _ = add_worker(project)
+    (source.path / ".git/index").write_bytes(b"broken")
+    assert reset(project, record) is None
+    assert any("no files were copied from" in said for said in incomplete(project))
 
 
 def test_a_pattern_for_one_path_only() -> None:
@@ -379,10 +414,15 @@ ONE = '- "/a b"'
         ("projects: []\nlog_level: 20\n", f"projects:\n{ONE}\nlog_level: 20\n"),
         ("projects:\n\n# next\nlog_level: 20\n", f"projects:\n{ONE}\n\n# next\nlog_level: 20\n"),
         ("projects:\n- /x # mine\n- '/y'\nother: 1", f"projects:\n- /x # mine\n- '/y'\n{ONE}\nother: 1\n"),
-        ("projects: # all\n  - /x\n  # y\n  - /y\n", f"projects:\n  - /x\n  # y\n  - /y\n  {ONE}\n"),
+        ("projects: # all\n  - /x\n  # y\n  - /y\n", f"projects: # all\n  - /x\n  # y\n  - /y\n  {ONE}\n"),
         ('projects: [/x, "/y"]\nother: 1\n', f'projects:\n- /x\n- "/y"\n{ONE}\nother: 1\n'),
         ("projects:\n- '/a b'\n- /x\n", "projects:\n- '/a b'\n- /x\n"),
         ("projects: null\n", f"projects:\n{ONE}\n"),
+        ("a: 1\r\nprojects:\r\n- /x\r\n", f"a: 1\r\nprojects:\r\n- /x\r\n{ONE}\r\n"),
+        (
+            "a: '\x0b'\nprojects: ['/x, y', /z] \nb: 1\n\n",
+            f"a: '\x0b'\nprojects:\n- '/x, y'\n- /z\n{ONE}\nb: 1\n\n",
+        ),
     ],
 )
 def test_a_worktree_is_added_to_serenas_list_and_taken_off_again(before: str, after: str) -> None:
@@ -401,7 +441,13 @@ def test_a_worktree_is_added_to_serenas_list_and_taken_off_again(before: str, af
     assert gone.after == found.after
 
 
-@pytest.mark.parametrize("text", ["projects: {a: b}\n", "projects: x\n", "projects: [\n  /x\n]\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("projects: {a: b}\n", "projects: x\n", "projects: [\n  /x\n]\n"),
+        *("projects:\n- >-\n  /x\n", "projects:\n- path: /x\n  name: x\n"),
+    ],
+)
 def test_what_is_no_plain_list_is_left_alone(
     project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
@@ -415,6 +461,63 @@ def test_what_is_no_plain_list_is_left_alone(
     (said,) = furnish(project, record)
     assert "is not a plain list; add the worktree by hand" in said
     assert config.read_text() == text
+
+
+#: entries of the list before the worktree's own, and what follows it, in a file as an editor in Latin-1 writes it
+_MINE, _REST = b"# r\xe9glages\0\nlog_level: 20\nprojects:\n- /home/caf\xe9\n", b"last: setting\n"
+
+
+def test_a_linked_configuration_of_serena_keeps_every_byte_its_link_and_its_mode(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Break: read it with `files.read_text`: "" for a link or a NUL, and every other line is lost."""
+    record, worktree = add_worker(project)
+    project = set_repo(project, serena="true")
+    monkeypatch.setenv("SERENA_HOME", str(tmp_path / "serena"))
+    (tmp_path / "serena").mkdir()
+    config, real = tmp_path / "serena/serena_config.yml", tmp_path / "dotfiles.yml"
+    rest = _REST + b"# comment\n" * 300_000  # more than `read_text` reads
+    real.write_bytes(_MINE + rest)
+    real.chmod(0o644)
+    config.symlink_to(real)
+    assert furnish(project, record) == []
+    assert real.read_bytes() == _MINE + f'- "{worktree.path}"\n'.encode() + rest
+    assert config.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o644
+    nuke_worker(project, record.name)
+    assert real.read_bytes() == _MINE + rest
+
+
+def test_a_configuration_of_serena_that_cannot_be_read_is_a_problem(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Break: treat it as empty, and replace it; a link to /dev/null is one, too."""
+    record, _ = add_worker(project)
+    project = set_repo(project, serena="true")
+    monkeypatch.setenv("SERENA_HOME", str(tmp_path / "serena"))
+    config = tmp_path / "serena/serena_config.yml"
+    (config / "kept").mkdir(parents=True)
+    (said,) = furnish(project, record)
+    assert "cannot register the worktree with Serena" in said
+    assert "not a regular file" in said
+    assert (config / "kept").is_dir()
+
+
+def test_a_project_file_that_is_not_utf_8(project: Project, source: Repo) -> None:
+    """Break: decode it strictly; `llmc add` would end as a bug of llmc."""
+    file = source.path / ".serena/project.yml"
+    file.parent.mkdir()
+    file.write_bytes(b'project_name: "caf\xe9"\n# r\xe9glages\n')
+    record, worktree = add_worker(project)
+    project = set_repo(project, serena="true")
+    assert furnish(project, record) == []
+    made = worktree.path / ".serena/project.yml"
+    assert made.read_bytes() == b'project_name: "llmc-root-w1"\n# r\xe9glages\n'
+    made.unlink()
+    file.unlink()
+    file.mkdir()
+    (said,) = furnish(project, record)
+    assert f"cannot read {file}" in said
 
 
 def test_a_project_file_keeps_the_rest() -> None:

@@ -63,6 +63,17 @@ def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: Task
     assert not [name for name in os.listdir(files.directory) if "tmp" in name or name.endswith(".lock.lock")]
 
 
+def test_a_highest_number_that_cannot_be_read_gives_no_old_number(files: TaskFiles) -> None:
+    """Break: take it for 0 after any OSError: a new task gets a number that the client gave to another."""
+    put(files, "1")
+    mark = files.directory / ".highwatermark"
+    mark.mkdir()
+    with pytest.raises(LlmcError, match=r"cannot read .*highwatermark"):
+        files.create(ADDED)
+    mark.rmdir()
+    assert files.create(ADDED).id == "2"
+
+
 def test_two_llmc_exclude_each_other_without_the_clients_lock(
     files: TaskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """The user chooses the root: which of those around a command may be used, and which are refused unread."""
 
+import errno
 import fcntl
 import json
 import os
@@ -232,6 +233,26 @@ def test_the_last_root_takes_the_registry_with_it(tmp_path: Path, home: Path) ->
     assert [path.name for path in state.iterdir()] == ["mine"]
 
 
+def test_a_registry_that_cannot_be_read_now_is_kept(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take it for a broken one after any OSError: without free descriptors, every other root is forgotten."""
+    one, two = make_root(tmp_path / "one"), make_root(tmp_path / "two")
+    assert trust.register(str(one))
+    place = home / ".local/state/llmc/roots.json"
+
+    def scarce(path: str, *args: object) -> object:
+        if path == str(place):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return open(path, *args)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trust, "open", scarce, raising=False)
+        assert not trust.register(str(two))
+    assert trust.registered() == [str(one)]
+    assert not place.with_name("roots.json.broken").exists()
+
+
 def test_who_waits_for_a_lock_that_goes_takes_the_new_one(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +288,32 @@ def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str)
     gone = [f'projects."{path}" in {config}' for path in (root / ".worktrees/adam", root)]
     assert ClaudeTrust(config).remove(root) == gone
     assert set(json.loads(config.read_text())["projects"]) == {str(tmp_path / "llmc-2"), str(tmp_path)}
+
+
+def test_the_clients_linked_file_keeps_its_link_and_its_mode(tmp_path: Path) -> None:
+    """Break: `write_atomic` in `_write`: the user's file gets mode 600."""
+    config, real = tmp_path / ".claude.json", tmp_path / "dotfiles.json"
+    real.write_text('{"theme": "dark"}')
+    real.chmod(0o640)
+    config.symlink_to(real)
+    ClaudeTrust(config).add(tmp_path)
+    assert config.is_symlink()
+    assert json.loads(real.read_bytes()).keys() == {"theme", "projects"}
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"projects": []}', "[" * 100_000])
+def test_a_file_of_the_client_that_cannot_be_changed_stays(tmp_path: Path, text: str) -> None:
+    """Break: take what cannot be read for nothing, or end as a bug of llmc."""
+    config = tmp_path / ".claude.json"
+    config.write_text(text)
+    with pytest.raises(LlmcError, match="cannot parse"):
+        ClaudeTrust(config).add(tmp_path)
+    assert config.read_text() == text
+    config.unlink()
+    config.mkdir()
+    with pytest.raises(LlmcError, match="cannot read"):
+        ClaudeTrust(config).add(tmp_path)
 
 
 @pytest.mark.parametrize("also", [{}, {"allowedTools": []}])

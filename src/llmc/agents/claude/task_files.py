@@ -259,8 +259,10 @@ class TaskFiles:
         """The highest number ever assigned, which the client stores when it removes files."""
         try:
             found = read_given(self.directory / ".highwatermark", 1 << 10).decode().strip()
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return 0
+        except OSError as error:  # 0 would give a new task an old number
+            raise explain(error, f"cannot read {self.directory / '.highwatermark'}") from error
         return int(found) if is_number(found) else 0
 
     def _remember_number(self, task_id: str) -> None:

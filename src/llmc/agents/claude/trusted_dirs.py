@@ -1,7 +1,6 @@
 """The directories that Claude Code trusts, in its own settings file."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from llmc.agents.claude.layout import CONFIG_DIR, USER_CONFIG
 from llmc.base import given
 from llmc.base.errors import LlmcError
-from llmc.base.files import write_atomic
+from llmc.base.files import explain, rewrite
 
 #: the entry of a directory that the client trusts
 TRUST = {"hasTrustDialogAccepted": True}
@@ -35,17 +34,18 @@ class ClaudeTrust:
     def add(self, place: Path) -> None:
         try:
             data = json.loads(self.file.read_bytes())
-            if not isinstance(data, dict):
-                raise ValueError("not a JSON object")
+            if not isinstance(data, dict) or not _has_objects(data, str(place)):
+                raise ValueError("not the JSON objects that Claude Code writes")
         except FileNotFoundError:
             data = {}
-        except ValueError as error:
+        except OSError as error:
+            raise explain(error, f"cannot read {self.file}") from error
+        except (ValueError, RecursionError) as error:
             raise LlmcError(
                 f"cannot parse {self.file}: {error}",
                 hint="Run `claude` once to repair the file, then run the command again.",
             ) from error
         data.setdefault("projects", {}).setdefault(str(place), {}).update(TRUST)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
         self._write(data)
 
     def remove(self, root: Path, place: Path | None = None) -> list[str]:
@@ -81,5 +81,14 @@ class ClaudeTrust:
             return None
 
     def _write(self, data: dict[str, Any]) -> None:
-        """Write through symlinks, common for such files. Escaped: half a surrogate pair cannot be written as UTF-8."""
-        write_atomic(Path(os.path.realpath(self.file)), json.dumps(data, indent=2).encode())
+        """Escaped: half a surrogate pair cannot be written as UTF-8."""
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            rewrite(self.file, json.dumps(data, indent=2).encode())
+        except OSError as error:
+            raise explain(error, f"cannot write {self.file}") from error
+
+
+def _has_objects(data: dict[str, Any], place: str) -> bool:
+    projects = data.get("projects", {})
+    return isinstance(projects, dict) and isinstance(projects.get(place, {}), dict)
