@@ -5,6 +5,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from llmc.base.urls import scrub
 STOP_POLL_S = 0.2
 #: how long a program that runs another may take to stop it
 ENDS_S = 10.0
+
+#: how much to read and write at once, and the most that a pipe holds
+_BLOCK, _MOST_LEFT = 1 << 16, 1 << 20
 
 #: a started program
 Child = subprocess.Popen[bytes]
@@ -105,7 +109,7 @@ def run(
     most_bytes: int = 0,
     encoding: str = "utf-8",
 ) -> Done:
-    """Run a program and wait for it; on a timeout its whole process group is killed.
+    """Run a program and wait for it, not for what it leaves running; on a timeout its process group is killed.
 
     `within`: a program that runs it, such as bubblewrap; messages do not name it. `inherits`: descriptors that
     stay open. `meanwhile` is called while it runs; if it raises, the program is killed. `most_bytes`: kill it if
@@ -115,17 +119,12 @@ def run(
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
     process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
     with process, clock.waiting(timeout_s):
-        stdout: bytes | bytearray
-        stderr: bytes | bytearray
         try:
             interrupt.raise_if_pressed()
-            if most_bytes:
-                talk = Talk(process, input or b"", most_bytes)
-                stdout, stderr = talk.until(
-                    time.monotonic() + timeout_s, STOP_POLL_S, meanwhile or (lambda: None)
-                )
-            else:
-                stdout, stderr = _communicate(process, input, timeout_s, meanwhile)
+            talk = Talk(process, input or b"", most_bytes or sys.maxsize)
+            stdout, stderr = talk.until(
+                time.monotonic() + timeout_s, STOP_POLL_S, meanwhile or (lambda: None)
+            )
         except BaseException as error:
             kill_group(process)
             if isinstance(error, TooMuch):
@@ -140,22 +139,6 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
-
-
-def _communicate(
-    process: Child, input: bytes | None, timeout_s: float, meanwhile: Callable[[], None] | None
-) -> tuple[bytes, bytes]:
-    if meanwhile is None:
-        return process.communicate(input, timeout=timeout_s)
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return process.communicate(input, timeout=min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
-        except subprocess.TimeoutExpired:
-            meanwhile()
-            if time.monotonic() >= deadline:
-                raise
-            input = None  # already passed
 
 
 def run_bounded(
@@ -487,7 +470,7 @@ class Talk:
         self._process, self._rest, self._most = process, memoryview(input), most_bytes
         self._said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
         self._stdin = process.stdin
-        self._pipes = selectors.DefaultSelector()
+        self._pipes = selectors.PollSelector()  # unlike epoll, it needs no descriptor
         for fd in self._said:
             os.set_blocking(fd, False)
             self._pipes.register(fd, selectors.EVENT_READ)
@@ -502,15 +485,14 @@ class Talk:
         """
         due = time.monotonic() + poll_s
         with self._pipes:
-            ended = False
-            while not ended:
-                ended = self._process.poll() is not None
-                self._exchange(0.0 if ended else max(0.0, min(due, deadline) - time.monotonic()))
-                if not ended and time.monotonic() >= due:
+            while self._process.poll() is None:
+                self._exchange(max(0.0, min(due, deadline) - time.monotonic()))
+                if time.monotonic() >= due:
                     look()
                     due = time.monotonic() + poll_s
-                if not ended and time.monotonic() > deadline:
+                if time.monotonic() > deadline and self._process.poll() is None:
                     raise subprocess.TimeoutExpired("", 0)
+            self._finish()
         out, err = self._said.values()
         return out, err
 
@@ -524,25 +506,30 @@ class Talk:
             else:
                 self._give()
 
-    def _take(self, fd: int) -> None:
-        while data := self._read(fd):
-            self._said[fd] += data
-            if len(self._said[fd]) > self._most:
-                raise TooMuch
+    def _finish(self) -> None:
+        """Read what is left, but no more than a pipe holds: what the program left running may fill it all the time."""
+        for fd in self._said.keys() & self._pipes.get_map().keys():
+            for _ in range(_MOST_LEFT // _BLOCK):
+                if not self._take(fd):
+                    break
 
-    def _read(self, fd: int) -> bytes:
+    def _take(self, fd: int) -> bool:
+        """Read once, so that the time is looked at between; returns whether there was anything."""
         try:
-            data = os.read(fd, 65536)
+            data = os.read(fd, _BLOCK)
         except BlockingIOError:
-            return b""
+            return False
         if not data:
             self._pipes.unregister(fd)
-        return data
+        self._said[fd] += data
+        if len(self._said[fd]) > self._most:
+            raise TooMuch
+        return bool(data)
 
     def _give(self) -> None:
         assert self._stdin is not None
         try:
-            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:65536]) :]
+            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:_BLOCK]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:  # it closed its input

@@ -1,5 +1,6 @@
 """The single entry point for subprocesses."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -46,6 +47,35 @@ def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     family = pids_in(pids)
     assert len(family) == 2
     wait_until(lambda: not any(processes.is_alive(pid) for pid in family))
+
+
+@pytest.mark.parametrize("noise", ["sleep 300", "while :; do echo more; done"])
+def test_what_a_program_leaves_running_is_neither_waited_for_nor_killed(tmp_path: Path, noise: str) -> None:
+    """Break: wait for the end of its output, or read until it ends: both depend on a process of somebody else."""
+    pids, program = tmp_path / "pids", "seq 1 5000; {noise} & echo $! > {pids}"
+    done = proc.run(["sh", "-c", program.format(noise=noise, pids=pids)], timeout_s=8)
+    (left,) = pids_in(pids)
+    try:
+        assert (done.returncode, done.stdout[:4]) == (0, "1\n2\n")
+        assert "\n5000\n" in done.stdout, "all that it printed itself"
+        assert processes.is_alive(left) or "echo" in noise, "only that one writes to a pipe that is closed"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+
+
+def test_a_large_output_is_read_to_its_end() -> None:
+    """Break: stop reading when the program has ended: a pipe may be full then."""
+    size = 3_000_000
+    program = f"import sys; sys.stdout.write('x' * {size}); sys.stderr.write('y' * 60_000)"
+    done = proc.run([sys.executable, "-c", program])
+    assert (len(done.stdout), len(done.stderr)) == (size, 60_000)
+
+
+def test_an_endless_output_does_not_outlast_the_timeout() -> None:
+    """Break: read as long as there is something: `yes` always has more, until the memory is full."""
+    with pytest.raises(ToolFailed, match=r"timed out after 0\.1 s"):
+        proc.run(["yes"], timeout_s=0.1)
 
 
 def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:

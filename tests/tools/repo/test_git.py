@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from llmc.base.errors import ToolFailed
+from llmc.base.processes import is_alive
 from llmc.repo import git, uncommitted
 from llmc.repo.git import Divergence
 from tests.support.repos import Repo, Worktree
@@ -37,6 +39,26 @@ def other_side(repo: Repo) -> None:
     repo.git("checkout", "-q", "other")
     repo.commit("a.txt", "theirs\n")
     repo.git("checkout", "-q", "main")
+
+
+def test_a_background_job_of_a_users_hook_is_neither_waited_for_nor_killed(
+    repo: Repo, tmp_path: Path
+) -> None:
+    """Break: wait for the end of git's output: the job has it open, and a merge that landed counts as failed."""
+    base, tip = repo.head(), repo.commit("b.txt")
+    repo.git("reset", "-q", "--hard", base)
+    hook, pid_file = repo.path / ".git/hooks/post-merge", tmp_path / "pid"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho rebuilding\nsleep 300 &\necho $! > '{pid_file}'\n")
+    hook.chmod(0o755)
+    done = git.git(repo.path, "merge", "--ff-only", tip, hooks=True, timeout_s=8)
+    job = int(pid_file.read_text())
+    try:
+        assert repo.head() == tip
+        assert "rebuilding" in done.stdout + done.stderr
+        assert is_alive(job)
+    finally:
+        os.kill(job, signal.SIGKILL)
 
 
 @pytest.mark.req("1-072")
