@@ -90,7 +90,7 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
     def say_removed(row: Row) -> None:
         _say_removed(row, has_commits=bool(row["ref"]) and removals.has_commits(project, row["ref"]))
 
-    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None)
+    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None, problem="")
 
 
 def _say_removed(row: Row, *, has_commits: bool) -> None:
@@ -98,6 +98,11 @@ def _say_removed(row: Row, *, has_commits: bool) -> None:
         say(f"removed {row['worker']}")
     if row["directory"]:
         say(f"  its files are in {row['directory']}")
+    if row["problem"] and row["directory"]:
+        say(
+            "  its uncommitted changes are only there, with git's own files in .llmc-git, because git cannot read them:"
+        )
+        say(f"    {row['problem'].splitlines()[0]}")
     if has_commits:
         say(f"  to restore its commits and changes: llmc trash restore {removals.short(row['ref'])}")
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base import inside
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir, read_text, remove_tree
+from llmc.base.text import pattern
 from llmc.config.load import load_config
 from llmc.landing import review
 from llmc.records.worker import WorkerRecord
@@ -24,6 +25,19 @@ from llmc.workers import reset
 _PLAIN = ("-z", "--no-show-signature")
 #: temporary names that git gives to commits
 _PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
+_IDS = pattern(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+#: what a worktree that git cannot read leads to
+_UNREADABLE = (LlmcError, OSError, ValueError, RecursionError)
+#: where git's files of a worktree or a repository are, in its trashed directory
+_GIT_FILES = ".llmc-git"
+
+
+class _Saved(Struct, frozen=True):
+    ref: str | None
+    #: whether the ref has everything; else git's files of the worktree are kept, too
+    whole: bool = False
+    #: why git could not read the worktree
+    problem: str = ""
 
 
 class Removed(Struct, frozen=True):
@@ -31,6 +45,8 @@ class Removed(Struct, frozen=True):
     #: the trash ref of its commits and changes, and the trashed worktree
     ref: str | None
     directory: Path | None
+    #: why its changes are only in that directory, and not in the ref
+    problem: str = ""
 
 
 def nuke_worker(project: Project, name: str) -> Removed:
@@ -41,11 +57,14 @@ def nuke_worker(project: Project, name: str) -> Removed:
         reset.cancel(project, record, "nuke")
         sessions.end(project, name, "nuke", last=record.delivery)
     with fault_step("nuke.pin"):
-        ref = pipes.past(Path(record.worktree_path), lambda: _pin(project, record))
+        saved = pipes.past(Path(record.worktree_path), lambda: _pin(project, record))
+    ref = saved.ref
     folder = trash.folder_of(project.root, ref) if ref else None
     with fault_step("nuke.move"):
         move_into_trash(Path(record.worktree_path), folder)
         _keep_repository(project, name, folder)
+        if not saved.whole:
+            _keep_entries(project, record, folder)
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
     with fault_step("nuke.forget"):
@@ -61,36 +80,47 @@ def nuke_worker(project: Project, name: str) -> Removed:
         if record.auto:
             tx.update_auto(nuked=(*tx.state.auto.nuked, name))
         tx.emit("worker_removed", worker=name, ref=ref, directory=str(directory) if directory else None)
-    return Removed(name, ref, directory)
+    return Removed(name, ref, directory, saved.problem)
 
 
-def _pin(project: Project, record: WorkerRecord) -> str | None:
-    """Save the worker's work as far as git can; returns the ref, or without a worktree that of an interrupted nuke."""
+def _pin(project: Project, record: WorkerRecord) -> _Saved:
+    """Save the worker's work as far as git can; without a worktree, that is what an interrupted nuke saved."""
     root, worktree = project.root, Path(record.worktree_path)
     if os.path.lexists(worktree):
-        with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
+        with contextlib.suppress(*_UNREADABLE):  # what git cannot read goes to the trash as it is
             provision.link(project, record)
             if provision.needs_new_repository(project, record):
                 provision.start_over(project, record)
+    problem = "it is not a worktree of this root"
     if git_dirs.is_worktree_of(worktree, root.path):
-        with contextlib.suppress(
-            trash.NotSaved, git.TooMuch
-        ):  # it goes to the trash with its repository, as it is
-            tips = _loose_tips(project, record, worktree)
+        try:
             ref = trash.pin(
-                root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False
+                *(root, worktree, record.name, "nuke"),
+                branch=record.branch,
+                tips=_loose_tips(project, record, worktree),
+                move_out=False,
             )
+        except (Refused, LockTimeout, git.WaitsForPipe):
+            raise
+        except _UNREADABLE as error:  # the last resort must not depend on what is broken
+            problem = str(error)
+        else:
             _tell(project, record.name, ref)
-            return ref
+            return _Saved(ref, whole=True)
     tip = git.resolve(root.path, f"refs/heads/{record.branch}")
     if not os.path.lexists(worktree):
         earlier = record.removal_ref
         if tip is None or (earlier and git.is_ancestor(root.path, tip, earlier)):
-            return earlier or None
+            return _Saved(earlier or None)
     # A directory that git cannot read is pinned as its branch, or at least as its base.
-    ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
+    at = tip or git.out(root.path, "rev-parse", project.base)
+    with contextlib.suppress(LlmcError):  # the files that name them go to the trash, too
+        kept = [commit for commit in (at, git.resolve(root.path, project.base)) if commit]
+        for commit in _tips_beyond(root.path, _named_in_files(project, record), kept):
+            _tell(project, record.name, trash.pin_commit(root, record.name, "nuke", commit))
+    ref = trash.pin_commit(root, record.name, "nuke", at)
     _tell(project, record.name, ref)
-    return ref
+    return _Saved(ref, problem=problem if os.path.lexists(worktree) else "")
 
 
 def _tell(project: Project, name: str, ref: str) -> None:
@@ -106,14 +136,39 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
         commits += git.rows(log.stdout)
     commits += [head for path, head in git.worktrees(worktree) if path.startswith(f"{worktree}/")]
-    commits += _unfinished(worktree)
+    commits += [*_unfinished(worktree), *_named_in_files(project, record)]
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
-    wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
-    listed = "".join(f"{line}\n" for line in wanted).encode()
-    done = git.git(
-        worktree, "log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin", input=listed, timeout_s=300
-    )
+    return _tips_beyond(worktree, commits, [commit for commit in kept if commit])
+
+
+def _tips_beyond(repo: Path, commits: list[str], kept: list[str]) -> list[str]:
+    """The commits that are in no other, and not in those that are kept anyway."""
+    listed = "".join(f"{line}\n" for line in [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept)])
+    if not commits:
+        return []
+    command = ["log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin"]
+    done = git.git(repo, *command, input=listed.encode(), timeout_s=300)
     return tips_of([row.split() for row in git.rows(done.stdout)])
+
+
+def _named_in_files(project: Project, record: WorkerRecord) -> list[str]:
+    """What git's files of a worktree name: git says nothing of a HEAD or a branch that it cannot read."""
+    names = ("HEAD", "logs/HEAD", "rebase-merge/autostash", "rebase-apply/autostash", *_PSEUDO)
+    files = [entry / name for entry in _entries(project, record) for name in names]
+    files.append(project.root.path / ".git/logs/refs/heads" / record.branch)
+    found = [commit for file in files for commit in _IDS.findall(read_text(file))]
+    return [commit for commit in found if commit.strip("0")]
+
+
+def _entries(project: Project, record: WorkerRecord) -> list[Path]:
+    """git's entries for the worktree, in the clone."""
+    pointer, entries = Path(record.worktree_path) / ".git", project.root.path / ".git/worktrees"
+    found = []
+    for entry in entries.iterdir() if entries.is_dir() else ():
+        with contextlib.suppress(OSError):
+            if entry.is_dir() and git_dirs.line_of(entry / "gitdir") == str(pointer):
+                found.append(entry)
+    return found
 
 
 def _unfinished(worktree: Path) -> list[str]:
@@ -147,7 +202,10 @@ def move_into_trash(worktree: Path, folder: Path | None) -> None:
 
 def _keep_submodules(worktree: Path) -> None:
     """Save submodule repositories, which may have the worker's commits and live in git's worktree entry."""
-    done = git.git(worktree, "rev-parse", "--git-path", "modules", check=False)
+    try:
+        done = git.git(worktree, "rev-parse", "--git-path", "modules", check=False)
+    except LlmcError:
+        return  # git cannot read the worktree: they are kept with its entry
     modules = worktree / done.stdout.strip()
     if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
         kept = worktree / ".llmc-submodules"
@@ -162,11 +220,24 @@ def _keep_submodules(worktree: Path) -> None:
 def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
     """Save the repository of a contained worker, which may have more than its branch."""
     own = own_repos.path_of(project.root.path, name)
-    if folder is not None and own.is_dir():
-        try:
-            inside.move(own.parent, own.name, private_dir(folder), ".llmc-git")
-        except OSError as error:
-            raise explain(error, f"cannot move {own} to {folder}") from error
+    if own.is_dir():
+        _into(folder, own)
+
+
+def _keep_entries(project: Project, record: WorkerRecord, folder: Path | None) -> None:
+    """Save git's files of a worktree that git cannot read: what is staged, and where its HEAD was."""
+    for entry in _entries(project, record):
+        _into(folder, entry)
+
+
+def _into(folder: Path | None, place: Path) -> None:
+    """Move one of git's own places to the trash."""
+    if folder is None:
+        return
+    try:
+        inside.move(place.parent, place.name, private_dir(folder), _GIT_FILES)
+    except OSError as error:
+        raise explain(error, f"cannot move {place} to {folder}") from error
 
 
 def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:
@@ -175,6 +246,9 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
         git.git(root, "worktree", "unlock", record.worktree_path, check=False)
         worktrees.prune(project)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
+        loose = root / ".git/refs/heads" / record.branch
+        if tip is None and loose.is_file():
+            _into(folder, loose)  # git cannot read it: no new worker could have this name
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(
                 f"branch {record.branch} was not removed because it is not in the trash yet",

@@ -206,6 +206,46 @@ def test_nuke_keeps_what_only_gits_entry_has(
     assert (removed.directory / "new.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("broken", "data"),
+    [
+        (".git/worktrees/w1/index", b""),
+        (".git/worktrees/w1/index", b"DIRC garbage"),
+        (".git/worktrees/w1/HEAD", b""),
+        (".git/worktrees/w1/HEAD", bytes(22)),
+        (".git/refs/heads/llmc/w1", b""),
+        (".worktrees/w1/.gitmodules", b"<<<<<<< HEAD\n"),
+    ],
+)
+def test_nuke_does_not_depend_on_what_is_broken(
+    project: Project, worker: tuple[WorkerRecord, Worktree], broken: str, data: bytes
+) -> None:
+    """Break: let an error of git out of the pin, or let `worktree prune` delete git's entry.
+
+    A commit that only a reflog names is pinned, too, and the name is free for a new worker.
+    """
+    _, worktree = worker
+    root = project.root.path
+    amended = worktree.commit("amended.txt")
+    worktree.git("reset", "-q", "--hard", "HEAD^")
+    tip = worktree.commit("work.txt")
+    worktree.write("new.txt", "new\n")
+    (root / broken).write_bytes(data)
+    removed = nuke.nuke_worker(project, "w1")
+    pinned = run_git(root, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").split()
+    for commit in (amended, tip):
+        assert any(git.is_ancestor(root, commit, ref) for ref in pinned)
+    assert removed.directory
+    assert (removed.directory / "new.txt").read_text() == "new\n"
+    index = removed.directory / ".llmc-git/index"
+    saved = removed.ref and "new.txt" in run_git(root, "ls-tree", "--name-only", removed.ref)
+    assert removed.problem if index.exists() else saved
+    assert not (root / ".git/worktrees/w1").exists()
+    assert run_git(root, "for-each-ref", "refs/heads/llmc") == ""
+    again, _ = add_worker(project, "w1")
+    assert uncommitted.tree_state(Path(again.worktree_path)).clean
+
+
 @pytest.mark.parametrize("moved", [False, True])
 def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
     project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch, moved: bool
