@@ -186,8 +186,10 @@ def _start(
     env: Mapping[str, str],
     stdin: int,
     inherits: Sequence[int] = (),
+    stdout: int | BinaryIO = subprocess.PIPE,
+    stderr: int | BinaryIO = subprocess.PIPE,
 ) -> "tuple[Child, _LateInterrupt]":
-    """Start a program in its own group, with pipes for its output."""
+    """Start a program in its own group."""
     interrupt = _LateInterrupt()
     try:
         with interrupt:
@@ -196,12 +198,12 @@ def _start(
                 cwd=cwd,
                 env=dict(env),
                 stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
                 pass_fds=inherits,
             )
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         raise _not_started(args, cwd, error) from error
     return process, interrupt
 
@@ -263,16 +265,15 @@ def run_logged(
         sink.write(_entry(about, f"$ {command}"))
         sink.flush()
         start = sink.tell()
-        process = subprocess.Popen(
-            list(through) or ["/bin/sh", "-c", command],
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if untrusted else said,
-            stderr=subprocess.STDOUT if untrusted else sink,
-            start_new_session=True,
-        )
-        code = _waited(process, sink if untrusted else None, timeout_s, stopping, ends_others=bool(through))
+        args = list(through) or ["/bin/sh", "-c", command]
+        outputs = (subprocess.PIPE, subprocess.STDOUT) if untrusted else (said, sink)
+        try:
+            process, interrupt = _start(args, cwd, env, subprocess.DEVNULL, (), *outputs)
+        except LlmcError as error:
+            sink.write(_entry(about, str(error)))
+            raise
+        pipe = sink if untrusted else None
+        code = _waited(process, interrupt, pipe, timeout_s, stopping, ends_others=bool(through))
         if code is None:
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
             sink.flush()
@@ -287,6 +288,7 @@ def run_logged(
 
 def _waited(
     process: Child,
+    interrupt: "_LateInterrupt",
     sink: BinaryIO | None,
     timeout_s: float,
     stopping: Callable[[], bool] | None,
@@ -304,6 +306,7 @@ def _waited(
     output = Captured(pipe, sink, lambda wait_s: _code(process, wait_s)) if sink and pipe else None
     code = None
     try:
+        interrupt.raise_if_pressed()
         with clock.waiting(timeout_s):
             code = output.until(timeout_s, STOP_POLL_S, look) if output else _wait(process, timeout_s, look)
     finally:
@@ -444,11 +447,12 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> LlmcError:
+def _not_started(args: list[str], cwd: Path | str | None, error: OSError | ValueError) -> LlmcError:
     if cwd is not None and not os.path.isdir(cwd):
         return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {cwd} is not a directory")
     if not isinstance(error, FileNotFoundError):
-        return ToolFailed(args, None, "", message=f"`{args[0]}` failed to start: {error.strerror or error}")
+        why = getattr(error, "strerror", None) or error
+        return ToolFailed(args, None, "", message=f"`{args[0][:300]}` failed to start: {why}")
     hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]}, or fix its path with `llmc config edit`.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
 

@@ -44,6 +44,11 @@ def find_source(given: str | None, cwd: Path) -> Source:
     if not start.is_dir():
         raise NotFound(f"{start} is not a directory", hint="Pass a repository with --source PATH.")
     done = git.git(start, "rev-parse", "--git-common-dir", check=False)
+    if "safe.bareRepository" in done.stderr:
+        raise Refused(
+            f"git does not use the bare repository {start}, as set by safe.bareRepository",
+            hint="Run `git config --global safe.bareRepository all`, or pass another repository with --source PATH.",
+        )
     if not done.ok:
         raise NotFound(
             f"{start} is not in a git repository",
@@ -51,7 +56,8 @@ def find_source(given: str | None, cwd: Path) -> Source:
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
     # Ask the repository itself: in a worktree of a bare repository, the answer would be no.
-    if git.out(common, "rev-parse", "--is-bare-repository") == "true":
+    # Named with --git-dir, it is allowed also if the user set safe.bareRepository.
+    if git.out(common.parent, f"--git-dir={common}", "rev-parse", "--is-bare-repository") == "true":
         return Source(str(common), local=True)
     if common.name == ".git":
         return Source(str(common.parent), local=True)
@@ -235,6 +241,12 @@ def _default_branch(source: Source, target: Path) -> str:
         branch = git.default_branch(Path(source.location))
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
             return branch
+    there = git.refs(target, "refs/remotes/origin", "refname:lstrip=3")
+    if other := next((name for (name,) in there if name != "HEAD"), ""):
+        raise LlmcError(
+            f"cannot create a root: HEAD in {source.location} names a branch that does not exist, so it has no default branch",
+            hint=f"Set it there, for example `git symbolic-ref HEAD refs/heads/{other}`, then run `llmc init` again.",
+        )
     raise LlmcError(
         f"cannot create a root: {source.location} has no commits yet",
         hint="Make a first commit there, then run `llmc init` again.",

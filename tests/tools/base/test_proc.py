@@ -164,6 +164,20 @@ def test_run_logged_appends_and_returns_its_own_part(tmp_path: Path) -> None:
     assert log.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [(f"true #{'x' * 200_000}", "Argument list too long"), ("true\0x", "embedded null byte")],
+)
+def test_run_logged_says_why_a_command_cannot_start(tmp_path: Path, command: str, why: str) -> None:
+    """Break: start it without `_start`: the error is a bug of llmc, and the log does not have it."""
+    log = tmp_path / "w1.log"
+    with pytest.raises(ToolFailed, match=f"failed to start: {why}"):
+        proc.run_logged(command, cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
+    assert why in log.read_text().splitlines()[-1]
+    with pytest.raises(ToolFailed, match=why):
+        proc.run(["sh", "-c", command])
+
+
 def test_run_logged_returns_the_tail_only(tmp_path: Path) -> None:
     log = tmp_path / "w1.log"
     done = proc.run_logged("seq 1 5000", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llmc.base.errors import NotFound, Refused, ToolFailed, UsageError
+from llmc.base.errors import LlmcError, NotFound, Refused, ToolFailed, UsageError
 from llmc.config.edit import set_value
 from llmc.doctor.looking import tree_facts
 from llmc.records.worker import WorkerRecord
@@ -116,6 +116,35 @@ def test_a_directory_whose_name_looks_like_an_address(
     monkeypatch.chdir(tmp_path)
     Repo(tmp_path / "host:repo")
     assert setup.find_source("host:repo", tmp_path) == setup.Source(str(tmp_path / "host:repo"), local=True)
+
+
+def test_a_user_who_allows_no_bare_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: ask the git directory from inside: git refuses it like a bare repository; or say that it is none."""
+    source = Repo(tmp_path / "src")
+    source.commit("a.txt")
+    bare = tmp_path / "bare.git"
+    run_git(tmp_path, "clone", "-q", "--bare", str(source.path), str(bare))
+    (tmp_path / ".gitconfig").write_text("[safe]\n\tbareRepository = explicit\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert setup.find_source(None, source.path).location == str(source.path)
+    with pytest.raises(Refused, match=r"safe\.bareRepository"):
+        setup.find_source(str(bare), tmp_path)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_source_whose_head_names_no_branch(tmp_path: Path, bare: bool) -> None:
+    """Break: ask for a first commit, although there is one."""
+    source = Repo(tmp_path / "src")
+    source.commit("a.txt")
+    place = source.path
+    if bare:
+        place = tmp_path / "bare.git"
+        run_git(tmp_path, "clone", "-q", "--bare", str(source.path), str(place))
+    run_git(place, "symbolic-ref", "HEAD", "refs/heads/gone")
+    with pytest.raises(LlmcError, match="names a branch that does not exist") as failed:
+        setup.create_root(setup.find_source(str(place), tmp_path), tmp_path / "root", "scripted")
+    assert "git symbolic-ref HEAD refs/heads/main" in failed.value.hint
+    assert not (tmp_path / "root").exists()
 
 
 def test_a_root_is_made_once_and_outside_of_the_source(project: Project, source: Repo) -> None:
