@@ -90,7 +90,7 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
     def say_removed(row: Row) -> None:
         _say_removed(row, has_commits=bool(row["ref"]) and removals.has_commits(project, row["ref"]))
 
-    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None, problem="")
+    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None, problem=None)
 
 
 def _say_removed(row: Row, *, has_commits: bool) -> None:
@@ -104,7 +104,8 @@ def _say_removed(row: Row, *, has_commits: bool) -> None:
         )
         say(f"    {row['problem'].splitlines()[0]}")
     if has_commits:
-        say(f"  to restore its commits and changes: llmc trash restore {removals.short(row['ref'])}")
+        what = "commits" if row["problem"] else "commits and changes"
+        say(f"  to restore its {what}: llmc trash restore {removals.short(row['ref'])}")
 
 
 def _for_workers(
