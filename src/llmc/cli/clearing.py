@@ -90,7 +90,9 @@ def nuke(project: Project, worker: str | None, every: bool, yes: bool, as_json: 
     def say_removed(row: Row) -> None:
         _say_removed(row, has_commits=bool(row["ref"]) and removals.has_commits(project, row["ref"]))
 
-    return _for_workers(names, every, remove_one, say_removed, as_json, ref=None, directory=None, problem=None)
+    return _for_workers(
+        names, every, remove_one, say_removed, as_json, ref=None, directory=None, problem=None
+    )
 
 
 def _say_removed(row: Row, *, has_commits: bool) -> None:
