@@ -138,9 +138,13 @@ def settle_repository(project: Project, record: WorkerRecord, *, contained: bool
 
 
 def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
-    """Provide what a checkout needs besides its commit; each problem is reported once."""
+    """Provide what a checkout needs besides its commit; each problem is reported once.
+
+    `thorough`: the worktree may have work in progress, and nothing may be known about it.
+    """
     worktree = Path(place.worktree_path)
-    missing = submodules.update(project, worktree)
+    worker = place.name if place.has_branch else ""
+    missing = submodules.update(project, worktree, worker, leave_work=thorough)
     missing += lfs.settle(project, worktree, thorough=thorough)
     missing += copied_files.copy_files(project, place, worktree)
     if project.config.repo.serena:

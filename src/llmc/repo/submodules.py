@@ -3,6 +3,10 @@
 Git forbids submodules from a local path by default; llmc allows only the source's own submodule repositories. An agent
 can write `.gitmodules`, and llmc's git has the user's keys, so it fetches only from the URLs of the default branch.
 
+A checkout that moves a submodule leaves behind its commits, if no branch names them: so llmc pins them first, like
+everything else that is only there. Which submodules there are, the index says; from `.gitmodules`, which an agent can
+change at any time, come only names and URLs.
+
 In the worktree of a contained worker, git has no network. So llmc fetches a submodule into a repository of its own
 (`.llmc/submodules`), where no agent can write, and git in the worktree fetches from there.
 """
@@ -10,13 +14,13 @@ In the worktree of a contained worker, git has no network. So llmc fetches a sub
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from llmc.base import inside, urls
-from llmc.base.errors import Refused
+from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.files import explain, private_dir, remove_tree
 from llmc.base.proc import Done
 from llmc.config import root_layout
@@ -26,6 +30,9 @@ from llmc.repo import git, git_dirs, indexes, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.repo.rules.clone_config import NO_PUSH
 
+#: the commit of a submodule that llmc checked out last: from elsewhere, even if no branch there names it
+_FETCHED = "refs/remotes/llmc/fetched"
+
 
 class Submodule(Struct, frozen=True):
     name: str
@@ -33,8 +40,12 @@ class Submodule(Struct, frozen=True):
     commit: str
 
 
-def update(project: Project, worktree: Path) -> list[str]:
-    """Check out every submodule at the commit of its superproject; returns problems."""
+def update(project: Project, worktree: Path, worker: str, *, leave_work: bool = False) -> list[str]:
+    """Check out every submodule at the commit of its superproject; returns problems.
+
+    Work in a submodule is pinned first for `worker`, if given. With `leave_work`, a submodule that has any stays as it
+    is: an agent may continue there.
+    """
     if not _has_any(worktree):
         return []
     base = git.resolve(project.root.path, project.base)
@@ -42,7 +53,8 @@ def update(project: Project, worktree: Path) -> list[str]:
     if git_dirs.own_repo(worktree) is not None:
         kept = private_dir(project.root.path / root_layout.SUBMODULES)
     source = urls.split(project.source).address
-    return _Update(project.root, worktree.name, kept).run(worktree, _store(project), base, source)
+    made = _Update(project.root, worktree, worker, kept, leave_work)
+    return made.run(worktree, _store(project), base, source)
 
 
 def pin_changes(
@@ -50,35 +62,63 @@ def pin_changes(
 ) -> dict[str, str | None]:
     """Prepare a reset: pin work that is only in submodules; returns the refs by path, None for one without such work.
 
-    A submodule that the commit lacks goes to the trash: git would leave or overwrite it. So does one whose repository
-    names more files than llmc reads.
+    A submodule that the commit lacks, or has without an entry in `.gitmodules`, goes to the trash: git would leave or
+    overwrite it. So does one that git cannot read, or whose repository names more files than llmc reads.
     """
-    if not _has_any(worktree):
+    here = [path for path in _gitlinks(worktree) if _is_checked_out(worktree, path)]
+    if not here:
         return {}
-    here = [module.path for module in _listed(worktree) if (worktree / module.path / ".git").exists()]
-    pinned, unreadable = {}, set()
+    pinned: dict[str, dict[str, str | None]] = {}
     for path in here:
         try:
-            pinned[path] = _pin_one(project.root, record.name, worktree / path, why)
-        except (git.TooMuch, indexes.TooLarge):
-            unreadable.add(path)
-    wanted = git.rows(git.git(worktree, "ls-tree", "-z", commit, "--", *here).stdout) if here else []
-    stays = {row.partition("\t")[2] for row in wanted if row.startswith("160000 ")} - unreadable
+            places = _inner_first(worktree, path)
+            pinned[path] = {at: _pin_one(project.root, record.name, worktree / at, why) for at in places}
+        except git.WaitsForPipe:
+            raise
+        except ToolFailed:  # git cannot read it, or llmc does not read that much
+            continue
+    rows = git.rows(git.git(worktree, "ls-tree", "-z", commit, "--", *here).stdout)
+    wanted = {row.partition("\t")[2] for row in rows if row.startswith("160000 ")}
+    stays = wanted & _names(worktree, "--blob", f"{commit}:.gitmodules").keys() & pinned.keys()
     gone = [path for path in here if path not in stays]
     if gone:
         ref = trash.pin_commit(project.root, record.name, why, git.head(worktree))
         trash.take_out(worktree, gone, trash.folder_of(project.root, ref))
-    return {path: pinned[path] for path in stays}
+    return {at: ref for path in here if path in stays for at, ref in pinned[path].items()}
 
 
-def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
+def _inner_first(worktree: Path, path: str) -> list[str]:
+    """A submodule and those in it, the innermost first."""
+    place = worktree / path
+    inner = [f"{path}/{name}" for name in _gitlinks(place) if _is_checked_out(place, name)]
+    return [*(found for name in inner for found in _inner_first(worktree, name)), path]
+
+
+def _pin_one(root: Root, worker: str, place: Path, why: str, more: Iterable[str] = ()) -> str | None:
+    """Pin what only this checkout of a submodule has, and ignored files in `more`; returns the ref, None if nothing."""
     uncommitted.show_hidden_changes(place)
-    own = git.out(place, "rev-list", "--max-count=1", "HEAD", "--branches", "--not", "--remotes")
     state = uncommitted.tree_state(place)
-    blocked = trash.of_another_kind(place, state.tracked) if state.head else set()
+    blocked = {*more, *(trash.of_another_kind(place, state.tracked) if state.head else ())}
+    own = _has_own_commits(place, state)
     if not own and not blocked and state.clean:
         return None
-    return trash.pin(root, place, worker, why, ignored=sorted(blocked))
+    tips = [tip for (tip,) in git.refs(place, "refs/heads", "objectname")] if own else []
+    return trash.pin(root, place, worker, why, ignored=sorted(blocked), tips=tips)
+
+
+def _has_own_commits(place: Path, state: uncommitted.TreeState) -> bool:
+    """Whether HEAD or a branch has commits that were not fetched, and are not pinned yet."""
+    tips = ["--branches", *(["HEAD"] if state.head else [])]
+    saved = ["--remotes", f"--glob={trash.PREFIX}*"]
+    return bool(git.out(place, "rev-list", "--max-count=1", *tips, "--not", *saved))
+
+
+def _has_work(place: Path) -> bool:
+    try:
+        state = uncommitted.tree_state(place)
+        return not state.clean or _has_own_commits(place, state)
+    except ToolFailed:
+        return True
 
 
 def clean(
@@ -88,6 +128,16 @@ def clean(
     for path, kept in before.items():
         git.git(worktree / path, "reset", "--quiet", "--hard", timeout_s=300)
         trash.remove_untracked(project.root, worktree / path, record.name, why, kept)
+
+
+def make_readable(top: Path, name: str) -> None:
+    """Make repositories of submodules below a directory readable without their checkouts, if there are any."""
+    with contextlib.suppress(FileNotFoundError):
+        for at, _, names in inside.walk(top, name):
+            if "config" in names:
+                file = str(top / at.path / "config")
+                with contextlib.suppress(LlmcError):  # a path that is too long
+                    git.git(top, "config", "--file", file, "--unset", "core.worktree", check=False)
 
 
 def scrub(worktree: Path, *, ignored: bool) -> None:
@@ -123,9 +173,12 @@ def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
 
 class _Update(Struct, frozen=True):
     root: Root
+    worktree: Path
+    #: for whom work is pinned; "": nobody works there
     worker: str
     #: where llmc keeps submodules for contained workers; None: git in the worktree has a network
     kept: Path | None
+    leave_work: bool
 
     def run(self, superproject: Path, store: Path | None, reviewed: str | None, source: str) -> list[str]:
         """Check out the submodules; returns problems. `source`: the base of relative URLs.
@@ -140,12 +193,18 @@ class _Update(Struct, frozen=True):
             url = asked.get(module.name, "")
             url = _absolute(url, source) if url == followed.get(module.name) else ""
             theirs = store / module.name if store else None
-            if not _is_at(place, module.commit):
+            is_here = _is_checked_out(superproject, module.path)
+            if not is_here or git.resolve(place, "HEAD") != module.commit:
+                if self.leave_work and (
+                    _has_work(place) if is_here else _has_files(superproject, module.path)
+                ):
+                    continue
                 done = self._fetch(superproject, module, theirs if theirs and theirs.is_dir() else None, url)
                 if done is None or not done.ok:
                     problems.append(_problem(module, done))
                     continue
                 git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
+                git.git(place, "update-ref", _FETCHED, module.commit)
             if _has_any(place):
                 inner = theirs / "modules" if theirs else None
                 known = module.commit if reviewed and _pins(superproject, reviewed, module) else None
@@ -166,22 +225,39 @@ class _Update(Struct, frozen=True):
                 done = _bring(near, place, module.commit)
                 if not done.ok:
                     continue
-            self._keep_ignored(superproject / module.path, module, near)
+            self._save(superproject, module, near)
             done = _check_out(superproject, module, near)
             if done.ok:
                 break
         return done
 
-    def _keep_ignored(self, place: Path, module: Submodule, near: Path | None) -> None:
-        """Pin ignored files that checking out another commit of a submodule would overwrite."""
-        if not (place / ".git").exists():
+    def _save(self, superproject: Path, module: Submodule, near: Path | None) -> None:
+        """Pin what checking out another commit of a submodule would leave behind or overwrite."""
+        if not self.worker:
             return
+        if not _is_checked_out(superproject, module.path):
+            self._save_what_is_left(superproject, module)
+            return
+        place, blocked = superproject / module.path, set[str]()
         if not git.has_commit(place, module.commit) and near is not None:
             git.git(place, "fetch", "--quiet", "--no-tags", str(near), module.commit, check=False)
         if git.has_commit(place, module.commit):
             blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
-            if blocked:
-                trash.pin(self.root, place, self.worker, "submodule", ignored=sorted(blocked))
+        _pin_one(self.root, self.worker, place, "submodule", blocked)
+
+    def _save_what_is_left(self, superproject: Path, module: Submodule) -> None:
+        """Move what a lost checkout has left to the trash: files, and the repository, whose HEAD git would move."""
+        left = [(self.worktree, superproject, module.path)] if _has_files(superproject, module.path) else []
+        own = Path(os.path.realpath(git.git_dir(superproject)))
+        if os.path.lexists(own / "modules" / module.name / "HEAD"):
+            # An agent can write the pointer of a submodule, which has other submodules in its git directory.
+            tops = [Path(os.path.realpath(top)) for top in (git.git_dir(self.worktree), self.worktree)]
+            left += [(top, own, f"modules/{module.name}") for top in tops if own.is_relative_to(top)][:1]
+        if left:
+            ref = trash.pin_commit(self.root, self.worker, "submodule", git.head(self.worktree))
+            for top, place, name in left:
+                trash.take_out(place, [name], trash.folder_of(self.root, ref), top=top)
+            make_readable(trash.folder_of(self.root, ref), "modules")
 
 
 def _has_any(worktree: Path) -> bool:
@@ -261,27 +337,50 @@ def _check_out(superproject: Path, module: Submodule, near: Path | None) -> Done
     return git.git(superproject, *settings, *command, check=False, timeout_s=1800)
 
 
-def _is_at(place: Path, commit: str) -> bool:
-    return (place / ".git").exists() and git.resolve(place, "HEAD") == commit
+def _is_checked_out(superproject: Path, path: str) -> bool:
+    """Whether a submodule has its `.git`. No link is followed: an agent could lead to a repository of the user."""
+    with contextlib.suppress(OSError), inside.folder_of(superproject, f"{path}/.git") as (folder, last):
+        os.stat(last, dir_fd=folder)
+        return True
+    return False
+
+
+def _has_files(superproject: Path, path: str) -> bool:
+    """Whether the place of a submodule is a directory that is not empty."""
+    with contextlib.suppress(OSError, StopIteration):
+        _, folders, files = next(inside.walk(superproject, path))
+        return bool(folders or files)
+    return False
+
+
+def _gitlinks(repo: Path) -> dict[str, str]:
+    """The submodules in the index of a repository, with their commits."""
+    try:
+        is_any = indexes.may_name_repositories(git.git_dir(repo) / "index")
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        is_any = True  # git says why it cannot be read
+    rows = git.listed(repo, "ls-files", "--stage", "-z", timeout_s=300) if is_any else []
+    found = (row.partition("\t") for row in rows)
+    return {path: facts.split()[1] for facts, _, path in found if facts.startswith("160000 ")}
+
+
+def _names(superproject: Path, *where: str) -> dict[str, str]:
+    """The names of submodules by path, from the file or a commit."""
+    flags = [*where, "-z", "--get-regexp", r"^submodule\..*\.path$"]
+    rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
+    found = (row.partition("\n") for row in rows)
+    names = {path: key[len("submodule.") : -len(".path")] for key, _, path in found if path}
+    # git names a directory after the submodule; an absolute name could be any repository of the user.
+    return {path: name for path, name in names.items() if _is_inside(name)}
 
 
 def _listed(superproject: Path) -> list[Submodule]:
     """Submodules in .gitmodules that have a commit in the index."""
-    flags = ["--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$"]
-    rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
-    names = {
-        path: key[len("submodule.") : -len(".path")] for key, _, path in (row.partition("\n") for row in rows)
-    }
-    # git names a directory after the submodule; an absolute name could be any repository of the user.
-    names = {path: name for path, name in names.items() if path and _is_inside(name)}
-    if not names:
-        return []
-    found = []
-    for row in git.git(superproject, "ls-files", "-s", "-z", "--", *names).stdout.split("\0"):
-        facts, _, path = row.partition("\t")
-        if facts.startswith("160000 ") and path in names:
-            found.append(Submodule(names[path], path, facts.split()[1]))
-    return found
+    names = _names(superproject, "--file", ".gitmodules")
+    links = _gitlinks(superproject) if names else {}
+    return [Submodule(names[path], path, commit) for path, commit in links.items() if path in names]
 
 
 def _is_inside(name: str) -> bool:

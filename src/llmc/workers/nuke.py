@@ -17,7 +17,7 @@ from llmc.base.text import pattern
 from llmc.config.load import load_config
 from llmc.landing import review
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, own_repos, pipes, provision, serena, trash, worktrees
+from llmc.repo import git, git_dirs, own_repos, pipes, provision, serena, submodules, trash, worktrees
 from llmc.repo.project import Project
 from llmc.sessions import intake, sessions
 from llmc.workers import reset
@@ -210,11 +210,7 @@ def _keep_submodules(worktree: Path) -> None:
     if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
         kept = worktree / ".llmc-submodules"
         os.rename(modules, kept)
-        for at, _, names in inside.walk(worktree, kept.name):  # makes them readable without their checkout
-            if "config" in names:
-                file = str(worktree / at.path / "config")
-                with contextlib.suppress(LlmcError):  # a path that is too long
-                    git.git(kept, "config", "--file", file, "--unset", "core.worktree", check=False)
+        submodules.make_readable(worktree, kept.name)
 
 
 def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
