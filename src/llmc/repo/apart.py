@@ -23,6 +23,8 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
     with project.repo_lock():
         is_new = worktrees.is_empty(worktree)
+        if (entry := git_dirs.entry_of(project.root.path, worktree)) is not None:
+            worktrees.discard(project, entry, record.name)  # the worktree would still count as linked
         if not (own / "HEAD").exists():
             own = _new_repository(project, record, base)
         private_dir(worktree.parent)

@@ -353,6 +353,11 @@ def head(repo: Path) -> str:
     return _read(repo, "HEAD") or out(repo, "rev-parse", "--verify", "HEAD^{commit}")
 
 
+def is_named(repo: Path, commit: str) -> bool:
+    """Whether a ref has this commit."""
+    return bool(out(repo, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit))
+
+
 def tree_of(repo: Path, commit: str) -> str:
     return out(repo, "rev-parse", "--verify", f"{commit}^{{tree}}")
 

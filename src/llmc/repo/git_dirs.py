@@ -1,5 +1,6 @@
 """Finds the git directory of a worktree and its owner from git's files alone, without running git."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -46,14 +47,26 @@ def own_repo(worktree: Path) -> Path | None:
     """
     root = worktree.parent.parent
     own = root / root_layout.REPOS / worktree.name
-    return own if own.is_dir() and not _has_entry(root, worktree) else None
+    return own if own.is_dir() and entry_of(root, worktree) is None else None
 
 
-def _has_entry(root: Path, worktree: Path) -> bool:
+def entries(root: Path) -> list[Path]:
+    """The clone's entry of each linked worktree."""
+    place = root / ".git/worktrees"
     try:
-        return line_of(root / ".git/worktrees" / worktree.name / "gitdir") == str(worktree / ".git")
-    except OSError:
-        return False
+        return [place / name for name in os.listdir(place)]
+    except FileNotFoundError:
+        return []
+
+
+def entry_of(root: Path, worktree: Path) -> Path | None:
+    """The clone's entry of a worktree. Git names it like the worktree, unless that name was taken."""
+    wanted = str(worktree / ".git")
+    for entry in sorted(entries(root), key=lambda entry: entry.name != worktree.name):
+        with contextlib.suppress(OSError):
+            if line_of(entry / "gitdir") == wanted:
+                return entry
+    return None
 
 
 def pointer_to(own: Path) -> bytes:

@@ -225,6 +225,33 @@ def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
     return ref
 
 
+def pin_entry(
+    root: Root, entry: Path, worker: str, why: str, *, tips: Sequence[str] = (), saved: str | None = None
+) -> str | None:
+    """Save what only git's entry of a lost worktree has: HEAD, staged changes and further `tips`.
+
+    Returns the ref, None if there is nothing. `saved`: a commit with staged changes that were saved before.
+    """
+    head = git.resolve(entry, "HEAD")
+    staged = _tree_of_index(entry)
+    known = git.out(entry, "rev-parse", saved, f"{saved}^@").split() if saved else []
+    trees = {git.tree_of(entry, commit) for commit in [*([head] if head else []), *known]}
+    born = [head] if head else []
+    loose = [
+        tip
+        for tip in dict.fromkeys([*born, *tips])
+        if git.has_commit(root.path, tip) and not git.is_named(root.path, tip)
+    ]
+    if staged is not None and staged not in trees:
+        born += [tip for tip in loose if tip != head]
+        return pin_commit(root, worker, why, _commit(entry, staged, born, f"{PINNED} {why}"))
+    if not loose:
+        return None
+    first, *others = loose
+    commit = _commit(entry, git.tree_of(entry, first), loose, f"{PINNED} {why}") if others else first
+    return pin_commit(root, worker, why, commit)
+
+
 def folder_of(root: Root, ref: str) -> Path:
     """The directory for files of a ref that are not in git."""
     worker, _, rest = short(ref).partition("/")

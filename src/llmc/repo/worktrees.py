@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import explain
+from llmc.base.files import explain, read_text, remove_tree
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, git_dirs, lfs, trash
 from llmc.repo.project import Project
@@ -28,26 +28,48 @@ def is_empty(worktree: Path) -> bool:
     return not os.path.lexists(worktree) or (worktree.is_dir() and not os.listdir(worktree))
 
 
-def prune(project: Project) -> None:
-    """Prune worktrees whose directory is gone. The caller holds the repo lock.
+def prune(project: Project, worktree: Path, worker: str, *, saved: str | None = None) -> None:
+    """Forget a worktree whose directory is gone. The caller holds the repo lock.
 
-    A worktree that lost only its `.git` file is linked again first: git would prune it too, with its staged changes. A
-    commit that only the HEAD of a pruned worktree names is pinned.
+    A worktree that lost only its `.git` file is linked again instead. All other entries of git stay: a directory may be
+    missing for a moment, such as one on a disk that is not mounted. `saved`: as in `discard`.
     """
-    root = project.root.path
-    if all(_is_linked(entry) for entry in _entries(root)):
-        return
-    git.git(root, "worktree", "repair", check=False)
-    for path, head in git.worktrees(root, gone=True):
-        if head and git.resolve(root, head) is not None and not _is_kept(root, head):
-            trash.pin_commit(project.root, trash.safe(Path(path).name), "worktree", head)
-    git.git(root, "worktree", "prune")
+    for place in (worktree, _aside(worktree)):
+        entry = git_dirs.entry_of(project.root.path, place)
+        if entry is None or _is_linked(entry):
+            continue
+        if os.path.lexists(place):
+            git.git(project.root.path, "worktree", "repair", check=False)
+        if not (os.path.lexists(place / ".git") or os.path.lexists(entry / "locked")):
+            discard(project, entry, worker, saved=saved)
 
 
-def _entries(root: Path) -> list[Path]:
-    """git's entry of each worktree."""
-    place = root / ".git/worktrees"
-    return list(place.iterdir()) if place.is_dir() else []
+def discard(project: Project, entry: Path, worker: str, *, saved: str | None = None) -> None:
+    """Remove git's entry of a worktree; what only the entry has is pinned first, unless `saved`, a ref, has it.
+
+    It goes to the trash if it has repositories of submodules, or cannot be read.
+    """
+    root, ref, is_read = project.root, None, False
+    if (entry / "HEAD").exists():  # else git would read the clone's own
+        with contextlib.suppress(LlmcError):
+            ref = trash.pin_entry(root, entry, worker, "worktree", tips=unfinished(entry), saved=saved)
+            is_read = True
+    if not is_read or os.path.lexists(entry / "modules"):
+        _take_out(project, entry, ref or trash.pin_commit(root, worker, "worktree", _some_commit(project)))
+    else:
+        remove_tree(entry)
+
+
+def _take_out(project: Project, entry: Path, ref: str) -> None:
+    from llmc.repo import submodules  # rarely needed
+
+    folder = trash.folder_of(project.root, ref)
+    trash.take_out(entry.parent, [entry.name], folder)
+    submodules.make_readable(folder, f"{entry.name}/modules")
+
+
+def _some_commit(project: Project) -> str:
+    return git.out(project.root.path, "rev-parse", "--verify", f"{project.base}^{{commit}}")
 
 
 def _is_linked(entry: Path) -> bool:
@@ -60,8 +82,19 @@ def _is_linked(entry: Path) -> bool:
         return False
 
 
-def _is_kept(root: Path, commit: str) -> bool:
-    return bool(git.out(root, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit))
+#: temporary names that git gives to commits
+PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
+
+
+def unfinished(place: Path) -> list[str]:
+    """Commits named only by a merge, rebase or bisect in progress, in a worktree or in git's entry for it."""
+    own = [ref for (ref,) in git.refs(place, "refs/worktree", "objectname")]
+    own += [ref for (ref,) in git.refs(place, "refs/bisect", "objectname")]
+    named = [git.git(place, "rev-parse", "--verify", "--quiet", name, check=False) for name in PSEUDO]
+    own += [done.stdout.strip() for done in named if done.ok]
+    for path in git.git_paths(place, "rebase-merge/autostash", "rebase-apply/autostash"):
+        own.append(read_text(path).strip())
+    return [commit for commit in own if commit and git.resolve(place, commit)]
 
 
 def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
@@ -99,7 +132,7 @@ def _drop(project: Project, name: str, lock: Path) -> bool:
 def _add(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
     root = project.root.path
     worktree.parent.mkdir(mode=0o700, exist_ok=True)
-    prune(project)
+    prune(project, worktree, record.name)
     if lfs.is_used(root, base):
         lfs.set_up(root)  # before the checkout, so that large files are complete
     git.git(root, "worktree", "add", "--quiet", *_where(root, record, worktree, base), timeout_s=600)
@@ -126,9 +159,9 @@ def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str
         ref = trash.pin_commit(project.root, record.name, "relink", tip)
         trash.take_out(root / ".git/worktrees", halves, trash.folder_of(project.root, ref))
         trash.take_out(worktree, [".git"] if has_pointer else [], trash.folder_of(project.root, ref))
-    prune(project)
+    prune(project, worktree, record.name)
     if not git_dirs.is_worktree_of(worktree, root):
-        _link_to_new_entry(root, record, worktree, base)
+        _link_to_new_entry(project, record, worktree, base)
     if not git_dirs.is_worktree_of(worktree, root):
         raise LlmcError(
             f"cannot link the worktree {worktree} to {root}", hint="Run `llmc doctor` to find out why."
@@ -140,7 +173,7 @@ def link_again(project: Project, record: WorkerRecord, worktree: Path, base: str
 def _half_entries(root: Path, worktree: Path) -> list[str]:
     """Unusable git entries for this worktree: `worktree repair` would link the worktree to one again."""
     found = []
-    for entry in _entries(root):
+    for entry in git_dirs.entries(root):
         with contextlib.suppress(OSError, ValueError):
             named = (entry / "gitdir").read_text().strip()
             if named == str(worktree / ".git") and not (entry / "HEAD").exists():
@@ -148,9 +181,14 @@ def _half_entries(root: Path, worktree: Path) -> list[str]:
     return found
 
 
-def _link_to_new_entry(root: Path, record: WorkerRecord, worktree: Path, base: str) -> None:
+def _aside(worktree: Path) -> Path:
+    """Where a new entry for a worktree is made."""
+    return worktree.with_name(f".{worktree.name}.link")
+
+
+def _link_to_new_entry(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
     """Replace a lost git entry: add a worktree without files beside this one, and move its `.git` here."""
-    aside = worktree.with_name(f".{worktree.name}.link")
+    root, aside = project.root.path, _aside(worktree)
     git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # left by a killed process
     where = _where(root, record, aside, base)
     git.git(root, "worktree", "add", "--quiet", "--no-checkout", *where, timeout_s=600)

@@ -23,8 +23,6 @@ from llmc.sessions import intake, sessions
 from llmc.workers import reset
 
 _PLAIN = ("-z", "--no-show-signature")
-#: temporary names that git gives to commits
-_PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
 _IDS = pattern(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 #: what a worktree that git cannot read leads to
 _UNREADABLE = (LlmcError, OSError, ValueError, RecursionError)
@@ -64,7 +62,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
         move_into_trash(Path(record.worktree_path), folder)
         _keep_repository(project, name, folder)
         if not saved.whole:
-            _keep_entries(project, record, folder)
+            _keep_entry(project, record, folder)
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
     with fault_step("nuke.forget"):
@@ -136,7 +134,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
         commits += git.rows(log.stdout)
     commits += [head for path, head in git.worktrees(worktree) if path.startswith(f"{worktree}/")]
-    commits += [*_unfinished(worktree), *_named_in_files(project, record)]
+    commits += [*worktrees.unfinished(worktree), *_named_in_files(project, record)]
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
     return _tips_beyond(worktree, commits, [commit for commit in kept if commit])
 
@@ -153,33 +151,12 @@ def _tips_beyond(repo: Path, commits: list[str], kept: list[str]) -> list[str]:
 
 def _named_in_files(project: Project, record: WorkerRecord) -> list[str]:
     """What git's files of a worktree name: git says nothing of a HEAD or a branch that it cannot read."""
-    names = ("HEAD", "logs/HEAD", "rebase-merge/autostash", "rebase-apply/autostash", *_PSEUDO)
-    files = [entry / name for entry in _entries(project, record) for name in names]
+    names = ("HEAD", "logs/HEAD", "rebase-merge/autostash", "rebase-apply/autostash", *worktrees.PSEUDO)
+    entry = git_dirs.entry_of(project.root.path, Path(record.worktree_path))
+    files = [entry / name for name in names] if entry else []
     files.append(project.root.path / ".git/logs/refs/heads" / record.branch)
     found = [commit for file in files for commit in _IDS.findall(read_text(file))]
     return [commit for commit in found if commit.strip("0")]
-
-
-def _entries(project: Project, record: WorkerRecord) -> list[Path]:
-    """git's entries for the worktree, in the clone."""
-    pointer, entries = Path(record.worktree_path) / ".git", project.root.path / ".git/worktrees"
-    found = []
-    for entry in entries.iterdir() if entries.is_dir() else ():
-        with contextlib.suppress(OSError):
-            if entry.is_dir() and git_dirs.line_of(entry / "gitdir") == str(pointer):
-                found.append(entry)
-    return found
-
-
-def _unfinished(worktree: Path) -> list[str]:
-    """Commits named only by a merge, rebase or bisect in progress, which is removed with git's worktree entry."""
-    own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
-    own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
-    named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
-    own += [done.stdout.strip() for done in named if done.ok]
-    for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
-        own.append(read_text(path).strip())
-    return [commit for commit in own if commit and git.resolve(worktree, commit)]
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:
@@ -220,9 +197,9 @@ def _keep_repository(project: Project, name: str, folder: Path | None) -> None:
         _into(folder, own)
 
 
-def _keep_entries(project: Project, record: WorkerRecord, folder: Path | None) -> None:
+def _keep_entry(project: Project, record: WorkerRecord, folder: Path | None) -> None:
     """Save git's files of a worktree that git cannot read: what is staged, and where its HEAD was."""
-    for entry in _entries(project, record):
+    if entry := git_dirs.entry_of(project.root.path, Path(record.worktree_path)):
         _into(folder, entry)
 
 
@@ -240,7 +217,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
     root = project.root.path
     with project.repo_lock():
         git.git(root, "worktree", "unlock", record.worktree_path, check=False)
-        worktrees.prune(project)
+        worktrees.prune(project, Path(record.worktree_path), record.name, saved=ref)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         loose = root / ".git/refs/heads" / record.branch
         if tip is None and loose.is_file():

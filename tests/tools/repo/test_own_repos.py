@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.errors import LlmcError
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, own_repos, provision
+from llmc.repo import git, git_dirs, own_repos, provision
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 from tests.support.contained import needs_bubblewrap
@@ -114,3 +115,25 @@ def test_without_bubblewrap_a_worktree_starts_at_the_base(
     kept = git.out(project.root.path, "for-each-ref", "--format=%(objectname)", "refs/llmc/trash")
     assert tip in kept
     assert (worktree.path / "b.txt").read_text() == "b\n"
+
+
+def test_an_interrupted_move_keeps_what_is_staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worktree that was contained before has an entry with another name.
+
+    Break: `worktree.name` in `entry_of` (repo/git_dirs.py): the next command would start with an empty index.
+    """
+    project, record, worktree = contained(tmp_path)
+    provision.settle_repository(project, record, contained=False)
+    assert [entry.name for entry in git_dirs.entries(project.root.path)] != ["w1"]
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    (worktree.path / "staged.txt").unlink()
+    with monkeypatch.context() as broken:
+        broken.setenv("LLMC_FAULT", "contain.move:before:fail")
+        with pytest.raises(LlmcError):
+            provision.settle_repository(project, record, contained=True)
+    provision.provision(project, record)
+    assert worktree.git("show", ":staged.txt") == "staged"
+    provision.settle_repository(project, record, contained=True)
+    assert git_dirs.own_repo(worktree.path)
+    assert worktree.git("show", ":staged.txt") == "staged"

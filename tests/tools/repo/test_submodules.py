@@ -189,3 +189,19 @@ def test_a_reset_pins_a_branch_of_a_submodule_once(
     assert run_git(lib.path, "merge-base", tip, ref) == tip
     reset(project, record)
     assert pins(lib) == [ref]
+
+
+def test_pins_in_a_submodule_of_a_lost_worktree(
+    project: Project, worker: tuple[WorkerRecord, Worktree], lib: Worktree
+) -> None:
+    """Break: `git worktree prune`, which deletes the submodule's repository with them."""
+    record, worktree = worker
+    lib.git("checkout", "-q", "--detach")
+    tip = lib.commit("own.c", "by the agent\n")
+    reset(project, record)
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    assert (lib.path / "deep/inner/inner.c").read_text() == "1\n"
+    (kept,) = project.root.trash.glob("w1-*/w1/modules/lib")
+    pinned = run_git(kept, "--git-dir", str(kept), "for-each-ref", "--contains", tip, "--format=%(refname)")
+    assert pinned.startswith("refs/llmc/trash/w1/")

@@ -15,7 +15,7 @@ import pytest
 from llmc.base.errors import Refused
 from llmc.records.event_log import EventLog
 from llmc.records.worker import WorkerRecord
-from llmc.repo import dead_locks, git, provision, uncommitted
+from llmc.repo import dead_locks, git, provision, uncommitted, worktrees
 from llmc.repo.project import Project
 from llmc.workers import nuke
 from tests.support.repos import (
@@ -186,6 +186,58 @@ def test_work_for_other_workers_forgets_no_worktree_without_its_pointer(
     assert worktree.git("show", f"{ref}^2:staged.txt") == "only staged"
 
 
+def test_work_for_other_workers_leaves_a_missing_worktree_alone(
+    project: Project, worker: tuple[WorkerRecord, Worktree], tmp_path: Path
+) -> None:
+    """Its disk may not be mounted. Break: `git worktree prune`."""
+    record, worktree = worker
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    worktree.write("staged.txt", "changed later\n")
+    before = snapshot(worktree.path)
+    worktree.path.rename(tmp_path / "away")
+    add_worker(project, "w2")
+    nuke.nuke_worker(project, "w2")
+    (tmp_path / "away").rename(worktree.path)
+    provision.provision(project, record)
+    assert snapshot(worktree.path) == before
+    assert worktree.git("show", ":staged.txt") == "staged"
+
+
+@pytest.mark.parametrize("by", ["up", "nuke"])
+def test_what_only_gits_entry_has_of_a_lost_worktree(
+    project: Project, worker: tuple[WorkerRecord, Worktree], by: str
+) -> None:
+    """Staged changes, and a commit that only a rebase in progress names. Break: `git worktree prune`."""
+    record, worktree = worker
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    stash = run_git(project.root.path, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Stashed")
+    worktree.git("update-ref", "refs/worktree/mine", stash)
+    shutil.rmtree(worktree.path)
+    if by == "up":
+        provision.provision(project, record)
+    else:
+        nuke.nuke_worker(project, "w1")
+    pins = [ref for (ref,) in git.refs(project.root.path, "refs/llmc/trash/w1", "refname")]
+    (ref,) = [ref for ref in pins if ref.endswith("-worktree")]
+    assert run_git(project.root.path, "show", f"{ref}:staged.txt") == "staged"
+    assert git.is_ancestor(project.root.path, stash, ref)
+    assert admin(project).exists() is (by == "up")
+
+
+def test_a_lost_worktree_without_work_leaves_nothing_in_the_trash(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """Break: no `loose` in `pin_entry` (repo/trash.py)."""
+    record, worktree = worker
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    assert git.refs(project.root.path, "refs/llmc/trash", "refname") == []
+    assert not project.root.trash.exists()
+    assert uncommitted.tree_state(worktree.path).clean
+
+
 @pytest.mark.parametrize("how", ["no .git", "a repository of its own"])
 def test_nuke_keeps_what_only_gits_entry_has(
     project: Project, worker: tuple[WorkerRecord, Worktree], how: str
@@ -298,13 +350,13 @@ def test_nuke_keeps_commits_that_only_an_operation_names(
 
 
 def test_nuke_waits_for_no_pipe_of_an_agent(worker: tuple[WorkerRecord, Worktree]) -> None:
-    """Break: `path.read_text()` in `_unfinished`: it never returns."""
+    """Break: `path.read_text()` in `unfinished`: it never returns."""
     _, worktree = worker
-    before = nuke._unfinished(worktree.path)
+    before = worktrees.unfinished(worktree.path)
     (pipe,) = git.git_paths(worktree.path, "rebase-merge/autostash")
     pipe.parent.mkdir()
     os.mkfifo(pipe)
-    assert nuke._unfinished(worktree.path) == before
+    assert worktrees.unfinished(worktree.path) == before
 
 
 # Locks.

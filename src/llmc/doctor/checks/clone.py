@@ -74,9 +74,9 @@ def _gone(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
         yield fixable(f"stale git worktree entry: {path}", subject=path)
 
 
-def _forget_worktree(project: Project, _: str) -> str:
+def _forget_worktree(project: Project, path: str) -> str:
     with project.repo_lock():
-        worktrees.prune(project)
+        worktrees.prune(project, Path(path), trash.safe(Path(path).name))
     return "removed"
 
 
