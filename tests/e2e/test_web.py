@@ -22,6 +22,7 @@ from llmc.base.locks import Rank, lock
 from llmc.config.paths import Root
 from llmc.web.serving import QUIET_S
 from tests.support.fleet import Fleet
+from tests.support.no_ipv6 import without
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=W -c user.email=w@example.com commit -q"
@@ -326,3 +327,13 @@ def test_a_thousand_streams(scripted: Fleet) -> None:
         assert server.ends(signal.SIGTERM, 5.0) in (0, -signal.SIGTERM)
         for one in streams:
             one.close()
+
+
+def test_an_address_of_a_kind_that_the_kernel_lacks(scripted: Fleet) -> None:
+    """Break: open the socket outside of `try` in `_listen`: a bug of llmc."""
+    scripted.set_up()
+    argv = without(sys.executable, "-m", "llmc", "--root", str(scripted.root), "web", "--address", "::1")
+    done = subprocess.run(argv, cwd=scripted.dir, env=scripted.env, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "cannot listen on ::1:" in done.stderr
+    assert "Address family not supported" in done.stderr

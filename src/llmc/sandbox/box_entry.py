@@ -27,9 +27,12 @@ def main() -> None:
 
 
 def listen(address: str) -> int:
-    """The file descriptor of a socket that listens there; -1 if it cannot: the box may have no IPv6."""
+    """The file descriptor of a socket that listens there; -1 if it cannot: box or kernel may have no IPv6."""
     host, _, port = address.rpartition(":")
-    made = _socket.socket(_socket.AF_INET6 if ":" in host else _socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        made = _socket.socket(_socket.AF_INET6 if ":" in host else _socket.AF_INET, _socket.SOCK_STREAM)
+    except OSError:
+        return -1
     try:
         made.bind((host.strip("[]"), int(port)))
         made.listen(BACKLOG)

@@ -177,7 +177,7 @@ class Proxy:
         try:
             with client:
                 if target is not None:
-                    self._join(client, target.name, target.ports[0], b"")
+                    self._join(client, self._connect(target.name, target.ports[0]))
                 else:
                     self._serve_request(client)
         except Refused as refused:  # a port that was listed when the program started
@@ -192,19 +192,26 @@ class Proxy:
             head, rest = read_head(client)
             request = read_request(head)
             self._list_file.current().check(request.host, request.port)
-            self._join(client, request.host, request.port, request.head + rest, answers=not request.head)
+            server = self._connect(request.host, request.port)
         except Refused as refused:
             self._refusals.add(refused)
             how = f"To allow it, the user must add {refused.allow} to sandbox.hosts in llmc's configuration."
             _answer(client, "403 Forbidden", f"llmc refuses {refused.place}: {refused.why}. {how}")
         except Failed as failed:
             _answer(client, failed.status, f"llmc: {failed}")
+        except OSError as error:
+            _answer(client, "502 Bad Gateway", f"llmc: cannot connect: {error}")
+        else:
+            self._join(client, server, request.head + rest, answers=not request.head)
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        return connect(self._list_file.current(), host, port, self._upstream)
 
     def _join(
-        self, client: socket.socket, host: str, port: int, first: bytes, *, answers: bool = False
+        self, client: socket.socket, server: socket.socket, first: bytes = b"", *, answers: bool = False
     ) -> None:
-        """Connect, and pass data in both directions until both end. `answers`: tell the client that it is connected."""
-        with connect(self._list_file.current(), host, port, self._upstream) as server:
+        """Pass data in both directions until both end. `answers`: tell the client that it is connected."""
+        with server:
             for end in (client, server):
                 end.settimeout(IDLE_S)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -5,6 +5,7 @@ the owner of a listed name could lead an agent to this machine and its neighbors
 other machines (HTTPS_PROXY), it is used.
 """
 
+import errno
 import json
 import os
 import socket
@@ -97,7 +98,13 @@ def _is_public(found: IPv4Address | IPv6Address) -> bool:
 
 def _is_here(found: IPv4Address | IPv6Address) -> bool:
     """Whether this machine has that address: it would then connect to it from the same one. Nothing is sent."""
-    with socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+    try:
+        opened = socket.socket(socket.AF_INET if found.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
+    except OSError as error:
+        if error.errno == errno.EAFNOSUPPORT:
+            return False  # its kernel has no addresses of that kind
+        raise
+    with opened as sock:
         try:
             sock.connect((str(found), 9))
         except OSError:
@@ -203,15 +210,21 @@ def _addresses(host: str, port: int) -> list[Any]:
 def _dial(addresses: list[Any], place: str) -> socket.socket:
     problem: OSError | None = None
     for family, kind, protocol, _, address in addresses:
-        server = socket.socket(family, kind, protocol)
-        server.settimeout(CONNECT_S)
         try:
-            server.connect(address)
-            return server
+            return _connected(socket.socket(family, kind, protocol), address)
         except OSError as error:
-            server.close()
             problem = error
     raise Failed("502 Bad Gateway", f"cannot connect to {place}: {problem}")
+
+
+def _connected(server: socket.socket, address: Any) -> socket.socket:
+    try:
+        server.settimeout(CONNECT_S)
+        server.connect(address)
+    except BaseException:
+        server.close()
+        raise
+    return server
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
@@ -226,7 +239,7 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
         except TimeoutError:
             raise Failed("408 Request Timeout", "timed out waiting for the request") from None
         if not chunk:
-            raise ConnectionError("no request")
+            raise ConnectionError("the connection was closed")
         data += chunk
     head, _, rest = data.partition(b"\r\n\r\n")
     return head, rest

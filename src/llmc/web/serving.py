@@ -122,15 +122,17 @@ def _allow_many_files() -> None:
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made = None
     try:
+        made = socket.socket(family, socket.SOCK_STREAM)  # fails if the kernel has no IPv6
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))
     except OSError as error:
-        made.close()
+        if made is not None:
+            made.close()
         raise LlmcError(
             f"cannot listen on {address}:{port}: {error.strerror}",
-            hint="Choose another port: llmc web --port 0",
+            hint="Choose another address or port: llmc web --address 127.0.0.1 --port 0",
         ) from error
     made.listen(BACKLOG)
     return made

@@ -379,6 +379,20 @@ def test_a_server_that_is_not_there(side: Side) -> None:
         assert said.startswith(b"HTTP/1.1 502 "), said
 
 
+def test_what_goes_wrong_before_a_connection_is_answered(tmp_path: Path) -> None:
+    """Whatever it is: here the user's own proxy hangs up. Break: answer only `Failed`: the agent sees no reason."""
+    refusals: Any = None
+    with server(lambda one: one.close()) as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        write_list(Network(hosts=("a.example",), endpoints=(), files=str(tmp_path / "adam")))
+        by = reaching.Upstream("127.0.0.1", port)
+        made = proxy.Proxy(reaching.ListFile(str(tmp_path / "adam.hosts")), refusals, by)
+        with socket.create_connection(listener.getsockname(), timeout=20) as client:
+            client.sendall(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n")
+            client.shutdown(socket.SHUT_WR)
+            made._handle(listener.accept()[0], None)
+            assert read_all(client).startswith(b"HTTP/1.1 502 ")
+
+
 def test_a_client_that_is_gone_ends_its_connection(side: Side) -> None:
     """Even to a server that waits for it. Break: no `shutdown` after a failure in `pump`."""
     ended = threading.Event()
