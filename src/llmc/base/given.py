@@ -27,7 +27,7 @@ class BadJson(ValueError):
 
 
 def parse(data: bytes | str) -> Any:
-    """Parse JSON; numbers are finite, text is valid Unicode (lone surrogates become escapes)."""
+    """Parse JSON; numbers are finite and of 64 bits, text is valid Unicode (lone surrogates become escapes)."""
     try:
         text = data if isinstance(data, str) else data.removeprefix(_BOM).decode()
         value = _DECODER.decode(text)
@@ -39,7 +39,7 @@ def parse(data: bytes | str) -> Any:
         raise BadJson("nested too deeply") from None
     except BadJson:
         raise
-    except ValueError as error:  # also invalid UTF-8, and numbers with thousands of digits
+    except ValueError as error:  # also invalid UTF-8
         raise BadJson(f"invalid JSON: {error}") from None
     return value
 
@@ -91,11 +91,12 @@ def _refuse_depth(value: Any) -> None:
         raise BadJson("nested too deeply")
 
 
-def _short(digits: str) -> int:
+def _short(digits: str) -> int | float:
+    """The number; beyond 64 bits as a float, which is what it is to JavaScript."""
+    if len(digits) > 20:  # thousands take long
+        return _finite(digits)
     value = int(digits)
-    if not -(2**63) <= value < 2**63:
-        raise BadJson("a number has too many digits")
-    return value
+    return value if -(2**63) <= value < 2**63 else float(value)
 
 
 def _finite(digits: str) -> float:

@@ -1,13 +1,14 @@
 """Suggest settings for `llmc init`, based on the files of a repository. Pure."""
 
 import hashlib
-import json
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+
+from llmc.base import given
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
@@ -102,8 +103,8 @@ def _mentions_pytest(value: object) -> bool:
 def json_table(text: str) -> dict[str, Any]:
     """The object in a JSON file of the repository, which may begin with a byte order mark; {} for anything else."""
     try:
-        found = json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
+        found = given.parse(text.removeprefix("\ufeff"))
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

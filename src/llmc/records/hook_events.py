@@ -23,8 +23,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_unix(self) -> float:
-        """When the sender started, from the name of its file."""
-        return int(self.id.partition("-")[0]) / 1e9
+        return _sent_unix(self.id)
 
     def text(self, key: str) -> str:
         return given.text(self.payload.get(key))
@@ -35,7 +34,16 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Malformed(msgspec.Struct, frozen=True, kw_only=True):
-    """An inbox file that is not an event."""
+    """An inbox file that is not an event, or cannot be read."""
 
     id: str
     problem: str
+
+    @property
+    def at_unix(self) -> float:
+        return _sent_unix(self.id)
+
+
+def _sent_unix(event_id: str) -> float:
+    """When the sender started, from the name of its file."""
+    return int(event_id.partition("-")[0]) / 1e9

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from llmc.base import given
 from llmc.base.files import read_given, remove_tree
 from llmc.base.text import pattern
 from llmc.config.paths import Root
@@ -114,11 +115,21 @@ def clear(root: Root, worker: str) -> None:
             remove_tree(Path(entry.path))
 
 
+def _decoded(data: bytes) -> _Envelope:
+    """The envelope. msgspec is fast, but refuses half of a surrogate pair, which clients write as an escape."""
+    try:
+        return msgspec.json.decode(data, type=_Envelope)
+    except msgspec.ValidationError:
+        raise
+    except ValueError:
+        return msgspec.convert(given.parse(data), type=_Envelope)
+
+
 def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None:
     """One event; None if it was applied and removed since it was listed."""
     path = root.inbox / worker / event_id
     try:
-        envelope = msgspec.json.decode(read_given(path, MOST_BYTES), type=_Envelope)
+        envelope = _decoded(read_given(path, MOST_BYTES))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError, OSError) as error:  # msgspec's own errors are ValueErrors

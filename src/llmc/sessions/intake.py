@@ -30,7 +30,7 @@ from llmc.repo.project import Project
 from llmc.repo.rules import conflicts
 from llmc.sessions import leftovers
 from llmc.sessions.rules import decide
-from llmc.sessions.rules.decide import IGNORED, Verdict
+from llmc.sessions.rules.decide import IGNORED
 
 #: most rounds at once: an agent that writes events faster than they are applied must not block its worker
 MOST_ROUNDS = 20
@@ -202,7 +202,7 @@ def _apply(
         facts = replace(facts, resumes=tx.state.auto.resumes)
         for event in fresh:
             if isinstance(event, Malformed):
-                verdict = Verdict(action=IGNORED, details={"why": event.problem})
+                verdict = decide.unreadable(tx.worker(name), event)
                 if record.contained:
                     _tell_forged(tx, name, event.problem)
             else:

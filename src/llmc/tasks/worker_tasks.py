@@ -14,7 +14,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskId, TaskKey
 from llmc.records import inbox
 from llmc.records.books import Books, Claim, Made, is_told_again
-from llmc.records.hook_events import HookEvent, Malformed
+from llmc.records.hook_events import Malformed
 from llmc.records.task import NoTask, Task, TaskStatus, is_id
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, of_fleet
@@ -195,11 +195,12 @@ class Origins:
             # Events of a removed worker are never read.
             if not record.has_branch or record.contained:
                 continue
-            hooks = [hook for hook in waiting.get(name, []) if isinstance(hook, HookEvent)]
-            events = [event_of(hook, record.agent) for hook in hooks]
-            began += [
-                Announcement(name, event.at_unix) for event in events if event.what is What.TASK_ANNOUNCED
-            ]
+            for hook in waiting.get(name, []):
+                event = event_of(hook, record.agent)
+                # One that cannot be read may be an announcement, too.
+                if isinstance(event, Malformed) or event.what is What.TASK_ANNOUNCED:
+                    began.append(Announcement(name, event.at_unix))
+                elif event.what is What.TASK_MADE:
+                    named.append(event.task_id)
             began += [Announcement(name, at_unix) for at_unix in record.announced_tasks]
-            named += [event.task_id for event in events if event.what is What.TASK_MADE]
         return Announced(began, named)

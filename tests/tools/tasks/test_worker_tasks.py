@@ -51,6 +51,11 @@ class Session:
         event.with_suffix(".part").write_text(json.dumps(envelope))
         event.with_suffix(".part").rename(event)
 
+    def unreadable(self, ago_s: float = 0.0) -> None:
+        """A hook that cannot be read, as one that is longer than the sender reads."""
+        event = self.inbox / f"{time.time_ns() - int(ago_s * 1e9)}-{os.getpid()}.json"
+        event.write_text(f'{{"worker":"{WORKER}","instance":"i1","payload":{{"hook_event_name":"PreToo')
+
     def write(self, number: int, **more: Any) -> None:
         task = {"id": str(number), "subject": f"Task {number}", "description": "", "status": "pending"}
         path = self.folder / f"{number}.json"
@@ -296,6 +301,47 @@ def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
     assert session.hold(2) is None
+
+
+def test_half_a_character_in_what_an_agent_proposes(session: Session) -> None:
+    """JavaScript writes it as an escape. Break: decode hooks with msgspec alone: the task counts as the user's own."""
+    queue = task_queue.open_queue(session.project)
+    half = "cut \ud83d"
+    session.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate", tool_input=half)
+    session.write(2, description=half)
+    older(session, 2)
+    assert ready(queue) == 0, "its hook is in the inbox"
+    session.apply()
+    assert ready(queue) == 0, "its hook was applied"
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2", task_description=half)
+    session.apply()
+    assert (ready(queue), session.hold(2)) == (0, "proposed")
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_hook_that_cannot_be_read_may_have_announced_a_task(session: Session, applied: bool) -> None:
+    """Break: leave Malformed out of `Origins._announced` (False), or `decide.unreadable` out of intake (True)."""
+    queue = task_queue.open_queue(session.project)
+    session.unreadable(ago_s=3 * GRACE_S)
+    if applied:
+        session.apply()
+    session.write(2)
+    older(session, 2)
+    assert (ready(queue), queue.unsettled) == (0, True), "a hook may still name it"
+    for event in session.inbox.iterdir():
+        event.unlink()
+    with session.project.store.transaction() as tx:
+        tx.update(WORKER, announced_tasks=())
+    session.unreadable(ago_s=ANNOUNCED_S + 5)
+    older(session, 2, ago_s=ANNOUNCED_S + 4)
+    if applied:
+        session.apply()
+    session.write(3)
+    older(session, 3, ago_s=3600)
+    found = queue.take_next("auto-1", ())
+    assert found is not None
+    assert found[0].id == "3", "a user's own, from long ago"
+    assert (queue.take_next("auto-2", ()), session.hold(2)) == (None, "proposed")
 
 
 def test_a_crash_between_the_approval_and_the_file(session: Session) -> None:

@@ -50,8 +50,8 @@ def test_whatever_it_takes_can_be_written_again(data: bytes | str) -> None:
         ("[" * 10_000, "nested too deeply"),
         ("[" * 100 + "]" * 100, "nested too deeply"),
         ('{"a": ' * 100 + "1" + "}" * 100, "nested too deeply"),
-        ("9" * 5000, "invalid JSON"),
-        (str(2**63), "too many digits"),
+        ("9" * 5000, "is not a finite number"),
+        ("9" * 400, "is not a finite number"),
         (b"\xff\xfe", "invalid JSON"),
         (b'"\xed\xa0\x80"', "invalid JSON"),
         ("", "invalid JSON"),
@@ -61,6 +61,14 @@ def test_whatever_it_takes_can_be_written_again(data: bytes | str) -> None:
 def test_what_it_does_not_take(data: bytes | str, problem: str) -> None:
     with pytest.raises(BadJson, match=problem):
         given.parse(data)
+
+
+def test_a_number_as_javascript_writes_it() -> None:
+    """Digits up to 1e21, where it has a float. Break: refuse them: the row, file or hook with such a number is lost."""
+    long = [2**63, -(2**63) - 1, 18446744073709552000, 10**20]
+    found = given.parse(json.dumps([*long, 2**63 - 1]))
+    assert found == [*map(float, long), 2**63 - 1]
+    assert [type(value) for value in found] == [float] * 4 + [int]
 
 
 def test_half_a_character_is_shown() -> None:

@@ -187,8 +187,8 @@ class PrintMode:
 
     def answer(self, stdout: str) -> Answer | None:
         try:
-            result = json.loads(stdout)
-        except (ValueError, RecursionError):
+            result = parse(stdout)
+        except ValueError:
             return None
         if not isinstance(result, dict) or result.get("type") != "result":
             return None

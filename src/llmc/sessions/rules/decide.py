@@ -11,6 +11,7 @@ from llmc.agents.agent_events import AgentEvent, What
 from llmc.attention.rules import ABORTED, CONFLICTS_LEFT, VALIDATION_FAILS
 from llmc.base.names import carries, header_id
 from llmc.base.text import some_files
+from llmc.records.hook_events import Malformed
 from llmc.records.transitions import Step, is_allowed, step
 from llmc.records.worker import Cause, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
 
@@ -197,8 +198,7 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
         case What.SESSION_ENDED:
             return Verdict(action="session_ended", details={"end": event.end})
         case What.TASK_ANNOUNCED:
-            announced = (*record.announced_tasks, event.at_unix)[-MOST_ANNOUNCED:]
-            return Verdict(fields={"announced_tasks": announced}, details={"hook": event.name})
+            return Verdict(fields=_announced(record, event.at_unix), details={"hook": event.name})
         case What.TASK_MADE:
             left = record.announced_tasks[1:]
             return Verdict(fields={"announced_tasks": left}, details={"hook": event.name})
@@ -208,6 +208,16 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
             return _exited(record, event, facts)
         case _:
             return Verdict(details={"hook": event.name})
+
+
+def unreadable(record: WorkerRecord, event: Malformed) -> Verdict:
+    """Judge a hook that cannot be read: it may have announced a task. Those of contained agents count only by name."""
+    fields = {} if record.contained else _announced(record, event.at_unix)
+    return Verdict(fields=fields, action=IGNORED, details={"why": event.problem})
+
+
+def _announced(record: WorkerRecord, at_unix: float) -> dict[str, Any]:
+    return {"announced_tasks": (*record.announced_tasks, at_unix)[-MOST_ANNOUNCED:]}
 
 
 def client_says(
