@@ -392,7 +392,15 @@ def test_both_agents_can_be_found_again(fleet: Fleet) -> None:
     (fleet.root / "state.json").write_text("")
     row = rebuilt(fleet)["adam"]
     assert (row["status"], row["prompt"], row["unknown"]) == ("needs_review", prompt, [])
-    same = ("instance", "agent", "config_dir", "claude_session_id", "transcript_path", "commit_sha")
+    same = (
+        "instance",
+        "agent",
+        "config_dir",
+        "claude_session_id",
+        "transcript_path",
+        "commit_sha",
+        "task_prompt",
+    )
     assert {key: record(fleet, "adam")[key] for key in same} == {key: before[key] for key in same}
     assert findings(fleet, "--repair", "--yes") == []
     fleet.llmc("accept", "adam")

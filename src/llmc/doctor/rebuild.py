@@ -24,7 +24,17 @@ from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
 from llmc.config.options import check_worker_name, is_auto_name
-from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
+from llmc.doctor.rules.new_record import (
+    Found,
+    Rebase,
+    assigned,
+    is_over,
+    keep_marks,
+    owned,
+    prompt_of_task,
+    rebuilt,
+    unknown,
+)
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
 from llmc.records.event_log import EventLog
@@ -157,6 +167,8 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
     transcript = reader.find_transcript(config_dir, said.session, str(worktree))
     bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
     git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
+    prompt_id, sent = task_of_transcript(transcript) if transcript else ("", "")
+    has_task = prompt_id and not is_over(logged, name, prompt_id)
     return replace(
         bare,
         alive=alive,
@@ -168,7 +180,8 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
         asks=said.status is ClientStatus.WAITING,
         claude_session_id=said.session or (transcript.session if transcript else None),
         transcript_path=str(transcript.path) if transcript else "",
-        prompt=_prompt(project, bare, transcript, logged),
+        prompt=task_of(project, rebuilt(bare, now_unix()), prompt_id, sent) if has_task else "",
+        task_prompt=prompt_of_task(logged, name, prompt_id),
         git=git_facts,
         rebase=_rebase(name, worktree) if git_facts is not None and git_facts.rebasing else None,
     )
@@ -179,16 +192,6 @@ def _made_at(worktree: Path) -> float:
         return (worktree / ".git").stat().st_mtime
     except OSError:
         return now_unix()
-
-
-def _prompt(
-    project: Project, bare: Found, transcript: Transcript | None, logged: list[dict[str, Any]]
-) -> str:
-    """The task of the conversation, unless it is over according to the event log."""
-    prompt_id, sent = task_of_transcript(transcript) if transcript else ("", "")
-    if not prompt_id or is_over(logged, bare.name, prompt_id):
-        return ""
-    return task_of(project, rebuilt(bare, now_unix()), prompt_id, sent)
 
 
 def task_of_transcript(transcript: Transcript) -> tuple[str, str]:

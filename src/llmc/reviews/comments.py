@@ -45,8 +45,8 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 def read(project: Project, record: WorkerRecord) -> Talk:
     """The comments on the current task of a worker."""
     talk = _read(project.root, record.name).talk
-    if talk.task != task_of(record):
-        return Talk(task=task_of(record))
+    if not _is_about_its_task(talk, record):
+        return Talk(task=record.task_prompt)
     return _settled(project, record, talk)
 
 
@@ -59,10 +59,10 @@ def _changed(project: Project, record: WorkerRecord, act: Callable[[Talk], Talk]
     with lock(project.root.lock(f"review-{record.name}"), Rank.REVIEW, timeout_s=LOCK_S):
         file = _read(project.root, record.name)
         talk = file.talk
-        if talk.task != task_of(record):
+        if not _is_about_its_task(talk, record):
             kept = (*file.earlier, talk) if talk.comments else file.earlier
             file = _File(earlier=kept[-EARLIER:])
-            talk = Talk(task=task_of(record))
+            talk = Talk(task=record.task_prompt)
         talk = act(talk)
         path = private_dir(project.root.reviews) / f"{record.name}.json"
         # Not msgspec: file names and diff lines may have bytes that are not UTF-8.
@@ -131,9 +131,9 @@ def tree_of_round(project: Project, shown: Review, sent: Round) -> str:
     return review.tree_on(project, shown.worker, shown.base, sent.head)
 
 
-def task_of(record: WorkerRecord) -> str:
-    """What identifies the current task of a worker."""
-    return record.task_prompt or record.current_prompt
+def _is_about_its_task(talk: Talk, record: WorkerRecord) -> bool:
+    """Unless the record names another task. A rebuilt one names none if event log and conversation are lost, too."""
+    return record.task_prompt in ("", talk.task)
 
 
 def _after(talk: Talk, prompt_id: str, outcome: Outcome) -> Talk:

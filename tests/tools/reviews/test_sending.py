@@ -8,6 +8,7 @@ import pytest
 
 from llmc.api import commenting
 from llmc.base.errors import LlmcError, Refused
+from llmc.doctor.rebuild import rebuild
 from llmc.landing import review
 from llmc.records.transitions import step
 from llmc.records.worker import Delivery, Obstacle, Outcome, Status, WorkerRecord
@@ -90,6 +91,27 @@ def test_the_text_of_a_comment_is_the_one_that_was_sent(
     assert ["Use 10" in text for text in typed.texts] == [True]
     assert [error.message for error in refused] == ["cannot change comment c1: it is being sent"] * 3
     assert [(one.text, one.round) for one in said(project).comments] == [("Use 10", 1)]
+
+
+@pytest.mark.parametrize("log_is_lost", [False, True])
+def test_comments_stay_when_the_state_is_rebuilt(project: Project, log_is_lost: bool) -> None:
+    """Break: rebuild no `task_prompt` (False), or take a task without an id for another one (True)."""
+    with project.store.transaction() as tx:
+        tx.emit("prompt_pending", worker="adam", prompt_id="task-1")
+        tx.update("adam", task_prompt="task-1")
+    commenting.add(project, "adam", None, None, "Use 10")
+    project.root.state.write_text("{")
+    project.root.state_backup.unlink(missing_ok=True)
+    if log_is_lost:
+        project.root.events.unlink()
+    rebuild(project)
+    assert project.store.worker("adam").task_prompt == ("" if log_is_lost else "task-1")
+    assert [one.text for one in said(project).comments] == ["Use 10"]
+    commenting.add(project, "adam", None, None, "Why?")
+    assert [one.text for one in said(project).comments] == ["Use 10", "Why?"]
+    with project.store.transaction() as tx:
+        tx.update("adam", task_prompt="task-2")
+    assert said(project).comments == (), "another task"
 
 
 @pytest.mark.parametrize("when", ["before it is recorded", "while it is typed"])

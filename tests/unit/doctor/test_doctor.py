@@ -36,6 +36,7 @@ from llmc.doctor.rules.new_record import (
     is_over,
     keep_marks,
     owned,
+    prompt_of_task,
     rebuilt,
     unknown,
 )
@@ -700,6 +701,25 @@ def test_what_is_not_known_is_said() -> None:
 
 def event(action: str, worker: str = "w1", **fields: Any) -> dict[str, Any]:
     return {"action": action, "worker": worker, **fields}
+
+
+def test_the_prompt_that_began_the_task() -> None:
+    """Comments are kept under it. Break: rebuild only the text of the task: the comments disappear."""
+
+    def sent(prompt_id: str, worker: str = "w1") -> dict[str, Any]:
+        return {"action": "prompt_pending", "worker": worker, "prompt_id": prompt_id}
+
+    def event(action: str) -> dict[str, Any]:
+        return {"action": action, "worker": "w1"}
+
+    first, more = sent("task-1"), [sent("message-3"), sent("task-9", "w2"), event("accepted")]
+    assert prompt_of_task([first, *more], "w1", "") == "task-1", "as in a state that was not lost"
+    assert prompt_of_task([first, sent("task-2"), *more], "w1", "task-1") == "task-2", "it was not typed yet"
+    assert prompt_of_task([], "w1", "task-1") == "task-1", "the log is lost, too"
+    for another in ("worker_added", "work_restored"):
+        assert prompt_of_task([first, event(another)], "w1", "task-1") == ""
+    assert prompt_of_task([{**first, "prompt_id": 1}], "w1", "") == ""
+    assert rebuilt(found_worker(task_prompt="task-1"), NOW).task_prompt == "task-1"
 
 
 def test_a_task_that_is_over_is_not_given_back() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.base.given import text
 from llmc.base.names import ClaudeSessionId, SessionName, TaskKey, WorkerName
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
@@ -14,6 +15,8 @@ from llmc.records.worker import Assignment, Status, WorkerRecord
 from llmc.sessions.rules import decide
 from llmc.tasks.rules.claims import is_ours
 
+#: events after which the latest prompt in the log is not that of the worker's task
+_ANOTHER_TASK = ("worker_added", "work_restored")
 #: events after which a worker has no task
 _ENDS_A_TASK = ("accepted", "worker_reset", "worker_added")
 
@@ -44,6 +47,8 @@ class Found(Struct, frozen=True):
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
     prompt: str = ""
+    #: the id of the prompt that started the latest task
+    task_prompt: str = ""
     #: None if git could not read the worktree
     git: decide.GitFacts | None = None
     rebase: Rebase | None = None
@@ -62,6 +67,7 @@ def rebuilt(found: Found, now: float) -> WorkerRecord:
         last_activity_unix=now,
         reason="rebuilt",
         current_prompt=found.prompt,
+        task_prompt=found.task_prompt,
         instance=found.instance if runs else "",
         agent=found.agent,
         config_dir=found.config_dir,
@@ -98,6 +104,23 @@ def is_over(events: Iterable[dict[str, Any]], worker: str, prompt_id: str) -> bo
         elif event.get("action") in _ENDS_A_TASK:
             over = True
     return over
+
+
+def prompt_of_task(events: Iterable[dict[str, Any]], worker: str, in_transcript: str) -> str:
+    """The id of the prompt that started the latest task, even if it is over: the user's comments are kept under it.
+
+    The event log has it before it is typed; `in_transcript` counts if the log is lost. "" if it is unknown.
+    """
+    found = in_transcript
+    for event in events:
+        if event.get("worker") != worker:
+            continue
+        prompt_id = text(event.get("prompt_id"))
+        if event.get("action") == "prompt_pending" and prompt_id.startswith("task-"):
+            found = prompt_id
+        elif event.get("action") in _ANOTHER_TASK:
+            found = ""
+    return found
 
 
 def _steps(record: WorkerRecord, found: Found) -> list[Step]:
