@@ -412,6 +412,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     assignment: Assignment | None = None
     #: when its agent announced tasks that its hooks have not named yet
     announced_tasks: tuple[float, ...] = ()
+    #: when its latest hooks that could not be read were sent: any of them may have announced a task
+    unread_hooks: tuple[float, ...] = ()
     metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""

@@ -202,5 +202,6 @@ class Origins:
                     began.append(Announcement(name, event.at_unix))
                 elif event.what is What.TASK_MADE:
                     named.append(event.task_id)
-            began += [Announcement(name, at_unix) for at_unix in record.announced_tasks]
+            told = (*record.announced_tasks, *record.unread_hooks)
+            began += [Announcement(name, at_unix) for at_unix in told]
         return Announced(began, named)

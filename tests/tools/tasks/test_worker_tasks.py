@@ -320,7 +320,9 @@ def test_half_a_character_in_what_an_agent_proposes(session: Session) -> None:
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_hook_that_cannot_be_read_may_have_announced_a_task(session: Session, applied: bool) -> None:
-    """Break: leave Malformed out of `Origins._announced` (False), or `decide.unreadable` out of intake (True)."""
+    """Break: leave Malformed out of `Origins._announced` (False), or `decide.unreadable` out of intake (True);
+    or put it into `announced_tasks`, from which the next task's name takes it away.
+    """
     queue = task_queue.open_queue(session.project)
     session.unreadable(ago_s=3 * GRACE_S)
     if applied:
@@ -331,9 +333,10 @@ def test_a_hook_that_cannot_be_read_may_have_announced_a_task(session: Session, 
     for event in session.inbox.iterdir():
         event.unlink()
     with session.project.store.transaction() as tx:
-        tx.update(WORKER, announced_tasks=())
+        tx.update(WORKER, announced_tasks=(), unread_hooks=())
     session.unreadable(ago_s=ANNOUNCED_S + 5)
     older(session, 2, ago_s=ANNOUNCED_S + 4)
+    session.make(4)  # its hooks say nothing about the other
     if applied:
         session.apply()
     session.write(3)

@@ -650,6 +650,7 @@ FORGOTTEN = {
         "asked",
         "self_review",
         "announced_tasks",
+        "unread_hooks",
         "applied_events",
         "removal_ref",
     ),
@@ -661,7 +662,7 @@ FORGOTTEN = {
     "stopped_after",
     *("commits_seen_unix", "background_since_unix"),
     # the subject is that of the prompt, the model the configured one; marks identify the pane; the log has the usage
-    *("current_subject", "task_prompt", "model", "pane_id", "metered"),
+    *("current_subject", "model", "pane_id", "metered"),
 }
 
 
@@ -674,6 +675,7 @@ def test_a_rebuilt_record_forgets_no_field() -> None:
         "claude_session_id": ClaudeSessionId("s1"),
         "transcript_path": "/t",
         "prompt": "p",
+        "task_prompt": "task-1",
         "contained": True,
     }
     at_work = rebuilt(found_worker(**whole, git=git_facts(rebasing=True), rebase=rebase), NOW)

@@ -198,7 +198,8 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
         case What.SESSION_ENDED:
             return Verdict(action="session_ended", details={"end": event.end})
         case What.TASK_ANNOUNCED:
-            return Verdict(fields=_announced(record, event.at_unix), details={"hook": event.name})
+            announced = _with(record.announced_tasks, event.at_unix)
+            return Verdict(fields={"announced_tasks": announced}, details={"hook": event.name})
         case What.TASK_MADE:
             left = record.announced_tasks[1:]
             return Verdict(fields={"announced_tasks": left}, details={"hook": event.name})
@@ -211,13 +212,13 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
 
 
 def unreadable(record: WorkerRecord, event: Malformed) -> Verdict:
-    """Judge a hook that cannot be read: it may have announced a task. Those of contained agents count only by name."""
-    fields = {} if record.contained else _announced(record, event.at_unix)
-    return Verdict(fields=fields, action=IGNORED, details={"why": event.problem})
+    """Judge a hook that cannot be read: it may have announced a task. Naming another one does not settle that."""
+    unread = _with(record.unread_hooks, event.at_unix)
+    return Verdict(fields={"unread_hooks": unread}, action=IGNORED, details={"why": event.problem})
 
 
-def _announced(record: WorkerRecord, at_unix: float) -> dict[str, Any]:
-    return {"announced_tasks": (*record.announced_tasks, at_unix)[-MOST_ANNOUNCED:]}
+def _with(times: tuple[float, ...], at_unix: float) -> tuple[float, ...]:
+    return (*times, at_unix)[-MOST_ANNOUNCED:]
 
 
 def client_says(
