@@ -45,6 +45,8 @@ class RemoteLanding:
             return self._land(project, offer)
         except Unreachable as gone:
             return self._waits(offer, gone.message)
+        except fence.NotUsable as error:
+            raise default_branch.SourceBusy(error.message, hint=error.hint) from error
 
     def _send_large_files(self, project: Project, ref: str) -> None:
         try:
@@ -57,7 +59,7 @@ class RemoteLanding:
     ) -> ways.Landed | ways.Waits | ways.SentBack | ways.NotLanded:
         try:
             has_landed = self.verify(project, offer.commit)
-        except (fence.RemoteGone, fence.RemoteRefused) as error:
+        except (fence.RemoteGone, fence.RemoteRefused, fence.NotUsable) as error:
             return self._waits(offer, error.message)
         return ways.Landed() if has_landed else ways.NotLanded()
 

@@ -3,6 +3,8 @@
 To land work: read the fence (`look`), check that this machine still holds the work, then push (`push`). A check before
 the fence is read would miss a takeover in between.
 To take over work: become its holder, move the fence (`move`), then fetch. Whatever has not landed by then never will.
+
+A fence is moved by force, so llmc replaces only its own values: any other ref under that name is somebody's work.
 """
 
 import os
@@ -16,18 +18,22 @@ from llmc.base.faults import step as fault_step
 from llmc.base.text import pattern
 from llmc.repo import git
 from llmc.repo.rules.fenced_push import (
+    MESSAGE,
     Landed,
     Outcome,
     Remote,
     Said,
     Seen,
+    Stale,
     answer,
+    is_own_value,
     outcome_of,
 )
 
 #: the fence at the last fetch
 _SEEN = "refs/llmc/seen-fence"
 _NOTHING = "refs/llmc/nothing"
+_NEW_NAME = "Choose a name that no ref has, on all nodes: llmc config set fleet.fence_ref NAME"
 _LISTED = pattern(r"^([0-9a-f]+)\t(\S+)$", re.MULTILINE)
 
 
@@ -49,6 +55,16 @@ class RemoteRefused(Refused):
         super().__init__(
             f"{remote.address} rejected the push: {reason}",
             hint="Fix the problem that the remote reports, then run the command again.",
+        )
+
+
+class NotUsable(Refused):
+    """Machines cannot land on this remote safely."""
+
+    def __init__(self, remote: Remote, what: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{remote.address} cannot be shared: {what}: {reason}",
+            hint=hint or "Change the remote's settings, or use another: llmc config set fleet.remote URL",
         )
 
 
@@ -86,10 +102,36 @@ def fetch_seen(root: Path, remote: Remote) -> None:
             _fetch_both(root, remote)
     except ToolFailed as error:
         raise RemoteGone(remote, error.stderr or error.message) from error
+    is_replaceable(root, remote, git.resolve(root, _SEEN) or "")
 
 
 def _fetch_both(root: Path, remote: Remote) -> None:
     git.fetch(root, remote.address, remote.branch, f"+{remote.fence}:{_SEEN}", timeout_s=remote.limit_s)
+
+
+def is_replaceable(root: Path, remote: Remote, value: str) -> bool:
+    """Whether this machine may replace the fence; NotUsable if its value is not llmc's. False: it has moved since.
+
+    Each replacement has a lease on the value that was looked at here.
+    """
+    if remote.problem:
+        raise NotUsable(remote, "fleet.fence_ref is not usable", remote.problem, hint=_NEW_NAME)
+    if not value:
+        return True
+    commit = _commit(root, value)
+    if commit is None:
+        fetch(root, remote, remote.fence)
+        commit = _commit(root, value)
+    if commit is not None and not is_own_value(commit, git.empty_tree(value)):
+        reason = f"llmc did not create {remote.fence}, and would overwrite it"
+        raise NotUsable(remote, "fleet.fence_ref is not usable", reason, hint=_NEW_NAME)
+    return commit is not None
+
+
+def _commit(root: Path, value: str) -> str | None:
+    """A commit as git stores it; None if the repository does not have it."""
+    done = git.git(root, "cat-file", "commit", value, check=False, encoding="latin-1")
+    return done.stdout if done.ok else None
 
 
 def last_seen(root: Path, remote: Remote) -> Seen:
@@ -103,6 +145,8 @@ def push(root: Path, remote: Remote, seen: Seen, commit: str, *, removing: str =
 
     `removing`: the same push removes the remote's refs below this one.
     """
+    if not is_replaceable(root, remote, seen.fence):
+        return Stale()
     fresh = new_value(root, commit)
     said = send(
         root,
@@ -132,6 +176,8 @@ def move(root: Path, remote: Remote) -> None:
     If another node moves the fence first, the effect is the same: those pushes do not know its value either.
     """
     seen = look(root, remote)
+    if not is_replaceable(root, remote, seen.fence):
+        return
     fresh = new_value(root, seen.tip)
     with fault_step("fence.move"):
         said = send(
@@ -180,7 +226,7 @@ def new_value(root: Path, like: str) -> str:
 
     Each push needs a new value: git does not send an unchanged ref, so the remote would compare nothing.
     """
-    message = f"llmc fence {os.urandom(16).hex()}"
+    message = f"{MESSAGE} {os.urandom(16).hex()}"
     return git.git(
         root, "commit-tree", git.empty_tree(like), "-m", message, env=git.OWN_IDENTITY
     ).stdout.strip()

@@ -9,25 +9,17 @@ import platform
 import shlex
 from pathlib import Path
 
-from llmc.base.errors import Refused
 from llmc.base.faults import step as fault_step
 from llmc.repo import fence, git
+from llmc.repo.fence import NotUsable
 from llmc.repo.rules.fenced_push import Remote, Said
-
-
-class NotUsable(Refused):
-    """Machines cannot land on this remote safely."""
-
-    def __init__(self, remote: Remote, what: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(
-            f"{remote.address} cannot be shared: {what}: {reason}",
-            hint=hint or "Change the remote's settings, or use another: llmc config set fleet.remote URL",
-        )
 
 
 def probe(root: Path, remote: Remote) -> None:
     """Raise NotUsable with the remote's own reason, or RemoteGone. The caller holds the repo lock."""
-    tip = fence.look(root, remote).tip
+    seen = fence.look(root, remote)
+    fence.is_replaceable(root, remote, seen.fence)
+    tip = seen.tip
     fence.fetch(root, remote, remote.head)
     mine = f"{remote.probe}-{_name(root)}"
     _remove(root, remote, mine)
@@ -74,7 +66,7 @@ def _remove(root: Path, remote: Remote, mine: str) -> None:
 def _makes(root: Path, remote: Remote, mine: str, one: str) -> None:
     said = fence.send(root, remote, f"{one}:{mine}")
     if said.refused:
-        hint = "If the host allows only branches, use one as the fence: llmc config set fleet.fence_ref NAME"
+        hint = "If the host allows only branches, use a new one as the fence: llmc config set fleet.fence_ref NAME"
         raise NotUsable(remote, f"the remote rejects refs like {mine}", said.text, hint=hint)
     if not said.ok:
         raise fence.RemoteGone(remote, said.text)

@@ -8,7 +8,7 @@ import pytest
 
 from llmc.base.errors import LlmcError
 from llmc.repo import fence
-from llmc.repo.fence import RemoteGone, RemoteRefused
+from llmc.repo.fence import NotUsable, RemoteGone, RemoteRefused
 from llmc.repo.rules.fenced_push import (
     Declined,
     Landed,
@@ -230,6 +230,52 @@ def test_the_fence_may_be_a_branch(bare: BareRemote, tmp_path: Path) -> None:
     assert machine.push(machine.look(), machine.on_top("One")) == Landed()
     take_over(machine)
     assert bare.refs() == ["refs/heads/llmc-fence", "refs/heads/main"]
+
+
+FOREIGN = {
+    "a branch with work": ["branch", "develop", "main"],
+    "an empty first commit of somebody": ["update-ref", "refs/heads/develop"],
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_ref_that_llmc_did_not_make_is_never_replaced(
+    bare: BareRemote, one: Machine, other: Machine, case: str
+) -> None:
+    """Break: replace the fence whatever it is; a lease proves only that it has not changed since."""
+    command = FOREIGN[case]
+    if command[0] == "update-ref":
+        tree = bare.git("hash-object", "-t", "tree", "-w", "/dev/null")
+        command = [*command, bare.git("commit-tree", tree, "-m", "llmc fence of mine")]
+    bare.git(*command)
+    before = bare.git("for-each-ref")
+    remote = Remote(bare.remote.address, "main", fence_ref="develop", limit_s=30)
+    seen = fence.look(one.path, remote)
+    for act in (
+        lambda: fence.move(one.path, remote),
+        lambda: fence.push(one.path, remote, seen, one.on_top("One")),
+        lambda: fence.fetch_seen(one.path, remote),
+    ):
+        with pytest.raises(NotUsable, match="llmc did not create refs/heads/develop") as refused:
+            act()
+        assert "llmc config set fleet.fence_ref" in refused.value.hint
+    assert bare.git("for-each-ref") == before
+
+
+def test_a_fence_that_another_machine_made_is_replaced(one: Machine, other: Machine) -> None:
+    """Break: replace only a value whose commit this machine happens to have."""
+    take_over(other)
+    assert one.push(one.look(), one.on_top("One")) == Landed()
+    take_over(other)
+    take_over(one)
+
+
+def test_a_fence_that_moves_before_it_is_looked_at_is_a_lost_race(one: Machine, other: Machine) -> None:
+    """Break: call a value that is gone by now somebody else's."""
+    take_over(other)
+    seen, commit = one.look(), one.on_top("One")
+    take_over(other)
+    assert one.push(seen, commit) == Stale()
 
 
 @pytest.mark.soak

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.repo import remote_probe
-from llmc.repo.fence import RemoteGone
-from llmc.repo.remote_probe import NotUsable, probe
+from llmc.repo.fence import NotUsable, RemoteGone
+from llmc.repo.remote_probe import probe
 from tests.support.remotes import BareRemote, Machine
 
 #: Python 3.12 warns of threads (the test runner has some); the child only runs git
@@ -92,6 +92,18 @@ def test_a_branch_as_the_fence_where_the_host_allows_branches_only(
         probe(machine.path, machine.remote)
     assert "fleet.fence_ref" in refused.value.hint
     probe(machine.path, replace(machine.remote, fence_ref="llmc-fence"))
+
+
+@pytest.mark.parametrize("name", ["main", "develop", "main/fence", "refs/llmc/work/x"])
+def test_a_fence_that_is_or_hides_other_work_is_refused(
+    bare: BareRemote, machine: Machine, name: str
+) -> None:
+    """Break: try only the probe's own refs."""
+    bare.git("branch", "develop", "main")
+    before = look_at(bare)
+    with pytest.raises(NotUsable, match=r"fleet\.fence_ref is not usable"):
+        probe(machine.path, replace(machine.remote, fence_ref=name))
+    assert look_at(bare) == before
 
 
 def test_a_host_without_atomic_pushes(bare: BareRemote, machine: Machine) -> None:

@@ -15,6 +15,7 @@ from llmc.repo.rules.fenced_push import (
     Unknown,
     answer,
     earlier_commits,
+    is_own_value,
     newest_standing,
     outcome_of,
 )
@@ -75,6 +76,41 @@ def test_names() -> None:
         "refs/llmc/fence-probe",
     )
     assert (branch.fence, branch.work) == ("refs/heads/llmc-fence", "refs/heads/llmc-fence-work")
+
+
+@pytest.mark.parametrize(
+    ("branch", "fence", "is_fine"),
+    [
+        ("main", "refs/llmc/fence", True),
+        ("main", "llmc-fence", True),
+        ("main", "main-fence", True),
+        ("llmc-fence-worker", "llmc-fence", True),
+        ("main", "main", False),
+        ("main", "refs/heads/main", False),
+        ("main", "main/fence", False),
+        ("a/b", "a", False),
+        ("llmc-fence-work", "llmc-fence", False),
+        ("llmc-fence-work/x", "llmc-fence", False),
+        ("llmc-fence-probe-1", "llmc-fence", False),
+        ("main", "refs/llmc", False),
+        ("main", "refs/llmc/work", False),
+        ("main", "refs/llmc/work/x", False),
+    ],
+)
+def test_refs_that_cannot_exist_beside_each_other(branch: str, fence: str, is_fine: bool) -> None:
+    """Break: compare the names only whole; or leave the refs out that llmc makes beside the fence."""
+    assert (Remote("r", branch, fence_ref=fence).problem == "") is is_fine
+
+
+def test_which_commits_are_a_fences() -> None:
+    """Break: look only at the message; somebody's work may have any message."""
+    head = "tree e\nauthor a\ncommitter c"
+    message = f"llmc fence {'0a' * 16}\n"
+    assert is_own_value(f"{head}\n\n{message}", "e")
+    assert not is_own_value(f"{head}\n\n{message}", "f"), "it has files"
+    assert not is_own_value(f"tree e\nparent p\nauthor a\n\n{message}", "e"), "it has a history"
+    assert not is_own_value(f"{head}\n\nllmc fence it\n", "e")
+    assert not is_own_value(f"{head}\n\n{message}\nMore.\n", "e")
 
 
 def entry(commit: str, token: int = 0, reverts: str = "") -> Entry:

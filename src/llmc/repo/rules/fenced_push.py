@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from llmc.base.text import pattern
 from llmc.records.landing_ledger import Entry
 
 #: how long one git command may talk to the remote
@@ -15,6 +16,9 @@ LIMIT_S = 120.0
 FENCE = "refs/llmc/fence"
 WORK = "refs/llmc/work"
 _REFUSED = "[remote rejected]"
+#: the message of each value of a fence
+MESSAGE = "llmc fence"
+_VALUE = pattern(rf"{MESSAGE} [0-9a-f]{{32}}\n?")
 
 
 class Remote(Struct, frozen=True):
@@ -43,6 +47,23 @@ class Remote(Struct, frozen=True):
     def probe(self) -> str:
         """The prefix of refs that a probe makes and removes, of the same kind as the fence."""
         return f"{self.fence}-probe"
+
+    @property
+    def problem(self) -> str:
+        """Why these refs cannot exist beside each other; "" if they can: llmc moves and removes all but the branch."""
+        clash = next(
+            (
+                other
+                for other in (self.head, self.work)
+                if _contains(self.fence, other) or _contains(other, self.fence)
+            ),
+            self.head if _contains(self.work, self.head) or self.head.startswith(self.probe) else "",
+        )
+        return f"the fence {self.fence} and {clash} need different names" if clash else ""
+
+
+def _contains(ref: str, other: str) -> bool:
+    return f"{other}/".startswith(f"{ref}/")
 
 
 class Seen(Struct, frozen=True):
@@ -121,6 +142,14 @@ def answer(ok: bool, porcelain: str, stderr: str) -> Said:
     reasons = "; ".join(sorted(set(refused.values())))
     words = " ".join(filter(None, (words_of_remote(stderr), f"({reasons})" if reasons else "")))
     return Said(ok, bool(rows) and not refused, refused, words or stderr.strip()[-600:])
+
+
+def is_own_value(commit: str, empty_tree: str) -> bool:
+    """Whether a fence may be replaced: this is a commit that only llmc makes. `commit`: its object, as git stores it."""
+    headers, _, message = commit.partition("\n\n")
+    tree, *more = headers.split("\n")
+    is_first = not any(line.startswith("parent ") for line in more)
+    return tree == f"tree {empty_tree}" and is_first and _VALUE.fullmatch(message) is not None
 
 
 def words_of_remote(stderr: str) -> str:
