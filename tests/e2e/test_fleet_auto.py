@@ -285,6 +285,10 @@ def test_a_node_drains_and_a_second_daemon_of_one_name_is_refused(database: str)
         in_root(two, "fleet", "drain", "one")
         wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)
         assert "node one is draining" in (one.root / "logs/auto.log").read_text()
+        again = up(one, "--concurrency", "1", code=None)
+        assert "node one is draining" in again
+        assert "llmc fleet drain one --undo" in again
+        wait_until(lambda: not (one.root / ".llmc/daemon.json").exists(), 30)
         in_root(two, "fleet", "leave", "one")
 
 

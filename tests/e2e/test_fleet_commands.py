@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.support.fleet import Fleet
+from tests.support.fleet_nodes import fleet_of, up
 from tests.support.postgres import Postgres
 
 SECRET = "hunter2"
@@ -63,6 +64,23 @@ def test_a_root_joins_is_seen_and_leaves(scripted: Fleet, second: Fleet, databas
     assert "no node three" in scripted.llmc("fleet", "drain", "three", code=4).err
     assert "node two left" in scripted.llmc("fleet", "leave", "two").out
     assert [node["name"] for node in scripted.llmc("fleet", "nodes", "--json").json] == ["one"]
+
+
+def test_a_node_that_would_land_apart_is_refused(database: str) -> None:
+    """Break: let each node have its own fence and branch; none would refuse a late push of another."""
+    with fleet_of(("one", "two"), database) as nodes:
+        one, two = nodes.values()
+        one.git("branch", "other", "main")
+        for key, own, of_fleet in (
+            ("fleet.fence_ref", "llmc-fence", "refs/llmc/fence"),
+            ("repo.default_branch", "other", "main"),
+        ):
+            two.configure({key: own})
+            joined = two.llmc("fleet", "join", cwd=two.root, code=3).err
+            started = up(two, "--concurrency", "1", code=None)
+            two.configure({key: of_fleet})
+            for said in (joined, started):
+                assert f"llmc config set {key} {of_fleet}" in said
 
 
 def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, database: str) -> None:

@@ -44,6 +44,11 @@ class FileLedger:
         with self._data() as data:
             return _token(data, claim)
 
+    def agree(self, fence: str, branch: str) -> tuple[str, str]:
+        with self._data() as data:
+            given_fence, given_branch = data.setdefault("agreement", [fence, branch])
+        return given_fence, given_branch
+
     def enter(self, entry: Entry) -> None:
         with self._data() as data:
             if entry.task is not None:

@@ -17,6 +17,7 @@ from llmc.fleet.rules import Node as Node
 from llmc.fleet.rules import command_for as command_for
 from llmc.fleet.rules import full_name, own_name, where
 from llmc.fleet.rules import told_once as told_once
+from llmc.landing.remote import RemoteLanding
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, open_project
 from llmc.repo.remote_probe import first_commits, probe
@@ -74,6 +75,8 @@ def _probe(project: Project) -> list[str]:
 
 
 def _joined(project: Project, migrations: int, first: list[str]) -> Joined:
+    assert project.shared is not None, "a root with a database shares a remote"
+    RemoteLanding(project.shared).agree()
     node = members.join(project, project.upstream, first)
     return Joined(node, members.membership(project).database.address, migrations)
 

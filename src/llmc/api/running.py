@@ -1,5 +1,6 @@
 """Start and stop the fleet: `up`, `down`, and the supervisor."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -170,6 +171,19 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
     return is_auto is False
 
 
+def _tell_of_drain(project: Project, tell: Tell) -> None:
+    from llmc.fleet import nodes  # most roots work alone
+
+    with contextlib.suppress(LlmcError):  # the start says why
+        own = nodes.membership(project)
+        if nodes.is_draining(own):
+            again = f"llmc fleet drain {own.node} --undo"
+            tell(
+                f"warning: node {own.node} is draining: it starts no tasks, and stops. To undo this: {again}",
+                "yellow",
+            )
+
+
 def _change_over(project: Project, tell: Tell) -> None:
     """Stop the plain daemon but not its agents; the one in auto mode takes them over, as after a crash."""
     if not project.config.auto.task_list_id:
@@ -197,6 +211,8 @@ def _tell_of_auto(project: Project, tell: Tell) -> None:
         )
     if not project.config.overseer.goals.enabled:
         _tell_of_goals(project, tell)
+    if project.config.fleet.database:
+        _tell_of_drain(project, tell)
 
 
 def _tell_of_goals(project: Project, tell: Tell) -> None:

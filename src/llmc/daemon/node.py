@@ -20,11 +20,12 @@ from llmc.base.proc import ShuttingDown
 from llmc.fleet import answers, nodes, sightings
 from llmc.fleet.answers import Answer
 from llmc.fleet.database import DatabaseGone
-from llmc.fleet.nodes import Life, Park, Pulse, Used
+from llmc.fleet.nodes import DRAINING, Life, Park, Pulse, Used
 from llmc.fleet.rules import ANSWER, Need, Sighting, beat_s, question_for
 from llmc.fleet.shared_events import Outbox
 from llmc.fleet.statements import FOR_ANSWER
 from llmc.landing import post_accept
+from llmc.landing.remote import RemoteLanding
 from llmc.records.state import AutoState, State
 from llmc.records.worker import Cause, Outcome, Spent, Tokens
 from llmc.repo.project import Project, agent_for
@@ -82,8 +83,14 @@ class Node:
 
     def start(self) -> None:
         """Take the node's name; refused while another daemon has it. The first beat comes with the first tick."""
-        self._beating.start()
+        if self._project.shared is not None:
+            RemoteLanding(self._project.shared).agree()
+        if self._beating.start():
+            self._drain()  # before a task is taken: a daemon that is started again finishes only what it has
         self._client = agent_for(self._project).version()
+
+    def _drain(self) -> None:
+        self._run.drain(f"node {self._own.node} is draining")
 
     def _called(self, reason: str) -> None:
         """Handle a call from another node: the next tick delivers an answer; for a task, the list's watch wakes a worker.
@@ -123,8 +130,8 @@ class Node:
         self._heed(pulse)
         if not pulse.state:
             self._run.drain(f"node {self._own.node} was removed from the fleet or is running elsewhere")
-        elif pulse.state == "draining":
-            self._run.drain(f"node {self._own.node} is draining")
+        elif pulse.state == DRAINING:
+            self._drain()
         if pulse.expired:
             for task, node in self._tasks.expire():
                 self._run.say(f"released task {task}: node {node} was out of contact for too long")

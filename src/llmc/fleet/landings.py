@@ -43,6 +43,11 @@ class Landings:
         self._lease = timedelta(seconds=lease_s)
         self._turn_s = min(TURN_S, lease_s)
 
+    def agree(self, fence: str, branch: str) -> tuple[str, str]:
+        values = {"fence": fence, "branch": branch}
+        row = (self._db.rows(statements.AGREEMENT) or self._db.rows(statements.AGREE, values))[0]
+        return row["fence"], row["branch"]
+
     def enter(self, entry: Entry) -> None:
         list_name, task = (entry.task.list, entry.task.id) if entry.task else ("", "")
         values = {

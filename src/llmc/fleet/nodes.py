@@ -25,6 +25,8 @@ from llmc.fleet.rules import Need, Node, node_of
 
 #: most other nodes that a heartbeat returns
 MOST_NODES = 100
+#: the state of a node that finishes its tasks and stops, until the user undoes it
+DRAINING = "draining"
 #: if an answer takes longer, the clocks are not compared
 MOST_ANSWER_S = 1.0
 
@@ -63,7 +65,7 @@ class Membership(Struct, frozen=True):
 
     def seen(self, row: Mapping[str, Any]) -> Node:
         """A node, from its row."""
-        return node_of(row, self.instance, self.lease_s, self.place.partition(":")[0])
+        return node_of(row, self.instance, self.place.partition(":")[0])
 
 
 def membership(project: InFleet) -> Membership:
@@ -152,11 +154,15 @@ def find(own: Membership, name: str) -> Node:
     return own.seen(rows[0])
 
 
+def is_draining(own: Membership) -> bool:
+    return any(row["state"] == DRAINING for row in own.database.rows(statements.NODE, {"node": own.node}))
+
+
 def drain(project: InFleet, name: str, *, undo: bool = False) -> Node:
     """Let a node finish its tasks and stop; with `undo`, let it take tasks again."""
     own = membership(project)
     node = find(own, name or own.node)
-    own.database.rows(statements.DRAIN, {"node": node.name, "state": "joined" if undo else "draining"})
+    own.database.rows(statements.DRAIN, {"node": node.name, "state": "joined" if undo else DRAINING})
     return find(own, node.name)
 
 
@@ -176,6 +182,7 @@ def leave(project: InFleet, name: str) -> Node:
         statements.EXPIRE_POST_ACCEPTS,
         statements.REFUSE_ANSWERS,
         statements.LEAVE,
+        statements.END_AGREEMENT,
     )
     own.database.do(lambda rows: [rows.execute(sql, {"node": node.name}) for sql in ends])
     return node
@@ -256,11 +263,11 @@ class Beating:
         self._list = list_name
         self._daemon = os.urandom(8).hex()
 
-    def start(self) -> None:
-        """Take the node's name for this daemon; Refused while another daemon has it."""
+    def start(self) -> bool:
+        """Take the node's name for this daemon; Refused while another daemon has it. Returns whether the node drains."""
         own = self._own
-        if own.database.rows(statements.START, {**own.values, "daemon": self._daemon}):
-            return
+        if rows := own.database.rows(statements.START, {**own.values, "daemon": self._daemon}):
+            return bool(rows[0]["state"] == DRAINING)
         known = own.database.rows(statements.NODE, {"node": own.node})
         if not known:
             raise Refused(f"node {own.node} has not joined the fleet", hint="Join the fleet: llmc fleet join")

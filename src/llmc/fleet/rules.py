@@ -192,10 +192,16 @@ def where(worker: str, command: Sequence[str], nodes: Sequence[Node]) -> tuple[s
     return said, f"Run: {elsewhere(node, shlex.join(typed))}"
 
 
-def node_of(row: Mapping[str, Any], instance: str, lease_s: float, host: str) -> Node:
+def node_of(row: Mapping[str, Any], instance: str, host: str) -> Node:
     state = "down"
     if row["runs"]:
-        state = "silent" if row["silent_s"] > lease_s else "draining" if row["state"] == "draining" else "up"
+        state = (
+            "silent"
+            if row["silent_s"] > row["lease_s"]
+            else "draining"
+            if row["state"] == "draining"
+            else "up"
+        )
     return Node(
         name=row["name"],
         place=row["place"],

@@ -32,13 +32,14 @@ APPLIED = "insert into llmc.migration (number) values (%s)"
 # Nodes
 
 JOIN = """
-insert into llmc.node as n (name, instance, place, version) values (%(node)s, %(instance)s, %(place)s, %(version)s)
-on conflict (name) do update set place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
-    where n.instance = %(instance)s and (n.place = %(place)s or n.daemon = '' or n.seen < now() - %(lease)s)
+insert into llmc.node as n (name, instance, place, version, lease)
+values (%(node)s, %(instance)s, %(place)s, %(version)s, %(lease)s)
+on conflict (name) do update set place = %(place)s, version = %(version)s, seen = now()
+    where n.instance = %(instance)s and (n.place = %(place)s or n.daemon = '' or n.seen < now() - n.lease)
 returning name"""
 _NODE = """
 select name, instance, place, state, version, client, workers, attention, daemon <> '' as runs,
-    extract(epoch from now() - seen)::float8 as silent_s,
+    extract(epoch from now() - seen)::float8 as silent_s, extract(epoch from lease)::float8 as lease_s,
     (select count(*) from llmc.task t where t.node = n.name and t.claim is not null) as claims
 from llmc.node n where"""
 NODE = f"{_NODE} name = %(node)s or %(node)s = '' order by name"
@@ -46,11 +47,17 @@ REPOSITORY = "select first_commit, address from llmc.repository"
 ADD_REPOSITORY = """
 insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
 on conflict do nothing"""
+#: as given by the first node, until no node is left
+AGREEMENT = "select fence, branch from llmc.agreement"
+AGREE = """
+insert into llmc.agreement as a (fence, branch) values (%(fence)s, %(branch)s)
+on conflict (is_only) do update set fence = a.fence returning fence, branch"""
+END_AGREEMENT = "delete from llmc.agreement where not exists (select from llmc.node)"
 START = """
 with looks_again as (delete from llmc.waiting where node = %(node)s)
-update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, seen = now(), state = 'joined'
-where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - %(lease)s)
-returning name"""
+update llmc.node set daemon = %(daemon)s, place = %(place)s, version = %(version)s, lease = %(lease)s, seen = now()
+where name = %(node)s and instance = %(instance)s and (place = %(place)s or daemon = '' or seen < now() - lease)
+returning state"""
 #: returns the nodes that need the user first, for the screens
 _BEAT = """
 with renewed as (
@@ -267,7 +274,7 @@ from ready"""
 CALL_WAITING = f"""
 with chosen as (
     select node from llmc.waiting w where list = %(list)s
-        and (select seen from llmc.node n where n.name = w.node and daemon <> '') > now() - %(lease)s
+        and exists (select from llmc.node n where n.name = w.node and daemon <> '' and seen > now() - n.lease)
     limit %(most)s for update skip locked
 ), called as (
     delete from llmc.waiting w using chosen c where w.node = c.node returning w.node

@@ -4,6 +4,7 @@ If a machine dies or falls asleep halfway, the next one settles it: `take_over` 
 by then never will.
 """
 
+import shlex
 from typing import assert_never
 
 from llmc.base.errors import LlmcError, ToolFailed, Unreachable
@@ -38,6 +39,21 @@ class RemoteLanding:
     def __init__(self, shared: Shared) -> None:
         self.remote, self.ledger = shared.remote, shared.ledger
 
+    def agree(self) -> None:
+        """Refuse to land apart from the other nodes: a fence stops only pushes that move the same one."""
+        fence_ref, branch = self.ledger.agree(self.remote.fence, self.remote.branch)
+        for key, own, of_fleet in (
+            ("fleet.fence_ref", self.remote.fence, fence_ref),
+            ("repo.default_branch", self.remote.branch, branch),
+        ):
+            if own != of_fleet:
+                raise fence.NotUsable(
+                    self.remote,
+                    "this node lands apart from the others",
+                    f"{key} is {own} here, and {of_fleet} in the fleet",
+                    hint=f"Run: llmc config set {key} {shlex.quote(of_fleet)}. To change it for the fleet, all nodes must leave first: llmc fleet leave NODE",
+                )
+
     def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
         ref = default_branch.keep(project, offer.worker, offer.commit)
         try:
@@ -67,6 +83,7 @@ class RemoteLanding:
         """Whether the commit landed. False is final: the moved fence refuses a push that is still on its way."""
         if default_branch.is_landed(project, commit):
             return True
+        self.agree()
         fence.move(project.root.path, self.remote)
         return default_branch.is_landed(project, commit)
 
@@ -78,6 +95,7 @@ class RemoteLanding:
         return None
 
     def _land(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        self.agree()
         root, old_work = (
             project.root.path,
             handed_work.place_of(self.remote, offer.task) if offer.task else "",

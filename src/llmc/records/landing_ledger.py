@@ -28,6 +28,10 @@ class Entry(Struct, frozen=True):
 class LandingLedger(Protocol):
     """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
 
+    def agree(self, fence: str, branch: str) -> tuple[str, str]:
+        """The fence and the branch of all machines; these, if no machine has given any."""
+        ...
+
     def enter(self, entry: Entry) -> None:
         """Write an entry, or raise ClaimLost if its task has a newer token. The check and the write are one transaction."""
         ...

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.urls import database_address, database_secrets
+from llmc.fleet import answers, statements
 from llmc.fleet import database as module
-from llmc.fleet import statements
 from llmc.fleet.database import VERSION, Database, DatabaseGone, Listening, WrongSchema
+from llmc.fleet.landings import Landings
+from llmc.fleet.nodes import Beating, Life, Membership
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 
@@ -84,6 +86,30 @@ def test_a_node_refuses_a_schema_that_it_does_not_know(database: str) -> None:
         db.execute("delete from llmc.migration where number > 0")
     with pytest.raises(WrongSchema, match="is not set up"):
         later.rows("select 1")
+
+
+def test_a_fleet_of_an_older_version_goes_on(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: a column that has no value for the nodes and the answers of before."""
+    monkeypatch.setattr(module, "VERSION", 5)
+    Database(database).migrate()
+    with psycopg.connect(database) as old:
+        old.execute("insert into llmc.node (name, instance, place) values ('one', 'id', 'host:/one')")
+        old.execute(
+            "insert into llmc.answer (node, worker, question, text, sender) values ('one', 'adam', 'Q', 'A', 'two')"
+        )
+    monkeypatch.undo()
+    db = Database(database)
+    assert db.migrate() == VERSION - 5
+    own = Membership(db, "one", "id", "host:/one", 60.0)
+    beating = Beating(own, "plan")
+    beating.start()
+    pulse = beating.beat(Life())
+    assert (pulse.state, pulse.answers) == ("joined", True)
+    assert [(one.worker, one.text) for one in answers.waiting(own)] == [("adam", "A")]
+    ledger = Landings(db, "one", "the remote", 60.0)
+    assert ledger.agree("refs/llmc/mine", "main") == ("refs/llmc/mine", "main")
+    assert ledger.agree("refs/llmc/other", "main") == ("refs/llmc/mine", "main"), "as the first node gave it"
+    db.close()
 
 
 def test_two_that_set_up_at_once_wait_for_each_other(database: str) -> None:

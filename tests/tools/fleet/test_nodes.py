@@ -99,12 +99,41 @@ def test_a_daemon_that_was_killed_starts_again_at_once(member: OpenNode) -> None
     assert again.beat(Life()).state == "joined"
 
 
+def test_a_drain_lasts_until_it_is_undone(member: OpenNode) -> None:
+    """Break: let a start or a second `fleet join` end it; a daemon that crashed would take tasks again."""
+    one = member("one")
+    assert Beating(one, "plan").start() is False
+    one.database.rows(statements.DRAIN, {"node": "one", "state": nodes.DRAINING})
+    again = Beating(one, "plan")
+    assert again.start() is True
+    one.database.rows(statements.JOIN, one.values)
+    assert again.beat(Life()).state == nodes.DRAINING
+    assert nodes.is_draining(one)
+    one.database.rows(statements.DRAIN, {"node": "one", "state": "joined"})
+    assert Beating(one, "plan").start() is False
+
+
 def test_a_node_that_did_not_join_does_not_start(member: OpenNode) -> None:
     one = member("one")
     one.database.rows(statements.LEAVE, {"node": "one"})
     with pytest.raises(Refused, match="has not joined") as refused:
         Beating(one, "plan").start()
     assert refused.value.hint == "Join the fleet: llmc fleet join"
+
+
+def test_a_node_is_judged_by_its_own_lease(member: OpenNode, database: str) -> None:
+    """Break: use the lease of the node that looks: it could remove one that runs, and start a second of its name."""
+    one = member("one")
+    hasty = Membership(one.database, "two", "id-of-two", "host:/two", 2.0)
+    Beating(one, "plan").start()
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.node set seen = now() - interval '30 seconds'")
+    assert nodes.find(hasty, "one").state == "up"
+    with pytest.raises(Refused, match="is running in a copy of this root"):
+        Beating(Membership(one.database, "one", one.instance, "host:/copy", 2.0), "plan").start()
+    with psycopg.connect(database) as db:
+        db.execute("update llmc.node set seen = now() - interval '61 seconds'")
+    assert nodes.find(hasty, "one").state == "silent"
 
 
 def test_what_the_other_nodes_used_is_summed_up(member: OpenNode) -> None:

@@ -196,6 +196,31 @@ def test_a_machine_that_slept_past_its_lease_does_not_land(
     assert not [ref for ref in bare.refs() if ref.startswith(bare.remote.work)], "removed with the landing"
 
 
+def test_a_machine_with_another_fence_takes_nothing_over_and_lands_nothing(
+    bare: BareRemote, one: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: move the fence of one's own configuration; the push of the other machine moves another, and lands too."""
+    other.share(replace(bare.remote, fence_ref="refs/llmc/other"))
+    one.work("By one", task(1))
+    claims: list[str] = []
+
+    def taken_over() -> None:
+        claims.append(other.ledger.claim(task(1)))
+        said = r"fleet\.fence_ref is refs/llmc/other here, and refs/llmc/fence in the fleet"
+        with pytest.raises(fence.NotUsable, match=said) as refused:
+            remote.take_over(other.project, task(1), claims[0])
+        assert "llmc config set fleet.fence_ref refs/llmc/fence" in refused.value.hint
+
+    asleep_before_push(one, monkeypatch, taken_over)
+    landed = one.accept().commit
+    other.work("By other", task(1), claims[0])
+    with pytest.raises(SourceBusy, match="lands apart from the others"):
+        other.accept()
+    assert bare.log() == ["By one", FIRST]
+    other.share(bare.remote)
+    assert remote.take_over(other.project, task(1), claims[0]) == landed
+
+
 def test_work_that_is_offered_while_another_lands_the_task_is_withdrawn(bare: BareRemote, one: Node) -> None:
     """Break: withdraw everything; or only what was not sent."""
     one.work("By one", task(1))
