@@ -18,6 +18,7 @@ from llmc.base.errors import Exit, LlmcError, LockTimeout, Refused, StateError, 
 from llmc.fleet import statements
 
 if TYPE_CHECKING:
+    import psycopg
     from psycopg import Connection, Cursor
 
     Rows = Cursor[dict[str, Any]]
@@ -34,6 +35,16 @@ CONNECT_S = 5
 STATEMENT_S = 20
 #: how long after a failure to wait before connecting again
 RETRY_S = 2.0
+# What an SQLSTATE means, by how it begins
+#: the server went away, stops, has no room, or takes no changes: work waits, and the next statement connects again
+_READ_ONLY = "25006"
+_GONE = ("08", "53", "55", "57", "58", "25P03", _READ_ONLY)
+#: the transaction must start over
+_CONFLICT = "40"
+#: this statement only: its values do not fit
+_NOT_STORED = ("22", "23", "54")
+_EXISTS = "23505"
+_NO_RIGHTS = "42501"
 #: most attempts at a transaction that conflicts with others
 TIMES = 5
 
@@ -88,7 +99,7 @@ class Database:
                     return work(cursor)
 
     @contextmanager
-    def in_words(self, gone: Callable[[Exception], DatabaseGone] | None = None) -> "Iterator[None]":
+    def in_words(self, gone: "Callable[[psycopg.Error], DatabaseGone] | None" = None) -> "Iterator[None]":
         """Raise errors of the driver as llmc's own: a server may go away between any two statements.
 
         `gone`: makes the error of a broken connection, for the shared connection only.
@@ -97,21 +108,32 @@ class Database:
 
         try:
             yield
-        except psycopg.errors.TransactionRollback as error:
-            raise _Met(
-                f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {error.sqlstate})"
-            ) from None
-        except psycopg.errors.UniqueViolation as error:
-            raise Refused(
-                f"the entry already exists in the fleet's database: {error.diag.message_detail}"
-            ) from None
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise LlmcError(
+        except psycopg.Error as error:
+            raise self._as_own(error, gone or self._no_answer) from None
+
+    def _as_own(self, error: "psycopg.Error", gone: "Callable[[psycopg.Error], DatabaseGone]") -> LlmcError:
+        """The SQLSTATE decides: the driver's classes put a server that stops and a value that is too long in one."""
+        import psycopg
+
+        state = error.sqlstate or ""
+        is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        if state.startswith(_GONE) or (not state and is_lost):
+            return gone(error)
+        if state.startswith(_CONFLICT):
+            return _Met(
+                f"the fleet's database kept aborting a transaction because of conflicts (SQLSTATE {state})"
+            )
+        if state == _NO_RIGHTS:
+            return LlmcError(
                 f"the fleet's database denied access to the user in {self.address}: {error.diag.message_primary}",
                 hint="Grant that user select, insert, update and delete on all tables in schema llmc, then run the command again.",
-            ) from None
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise (gone or self._no_answer)(error) from None
+            )
+        if state == _EXISTS:
+            return Refused(f"the entry already exists in the fleet's database: {error.diag.message_detail}")
+        words = f"{error.diag.message_primary or error} (SQLSTATE {state})" if state else str(error)
+        if state.startswith(_NOT_STORED) or isinstance(error, psycopg.DataError):
+            return Refused(f"the fleet's database does not accept this: {words}")
+        return LlmcError(f"the fleet's database failed ({self.address}): {words}")
 
     @contextmanager
     def session(self, schema: str, *, read_only: bool = False) -> "Iterator[Sql]":
@@ -204,17 +226,20 @@ class Database:
         return self._no_answer(error)
 
     def _no_answer(self, error: Exception) -> DatabaseGone:
+        import psycopg
+
         self._not_before = monotonic() + RETRY_S
         words = " ".join(str(error).split())
         for secret in urls.database_secrets(self._url):
             words = words.replace(secret, "***")
-        self._problem = words
+        is_read_only = isinstance(error, psycopg.Error) and error.sqlstate == _READ_ONLY
+        what = "is read-only" if is_read_only else "is not responding"
+        self._problem = f"the fleet's database {what} ({self.address}){f': {words}' if words else ''}"
         return self._said()
 
     def _said(self) -> DatabaseGone:
-        why = f": {self._problem}" if self._problem else ""
         return DatabaseGone(
-            f"the fleet's database is not responding ({self.address}){why}",
+            self._problem,
             hint="No task starts or lands on this node until it responds. To check: llmc fleet status",
         )
 

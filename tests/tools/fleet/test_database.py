@@ -149,6 +149,49 @@ def test_a_server_that_is_gone_is_said_and_comes_back(
     db.close()
 
 
+FAIL = "do $$ begin raise exception 'it failed' using errcode = '{}'; end $$"
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said", "stays"),
+    [
+        ("22003", Refused, r"does not accept this: it failed \(SQLSTATE 22003\)", True),
+        ("23514", Refused, "does not accept this", True),
+        ("54000", Refused, "does not accept this", True),
+        ("40001", LockTimeout, "because of conflicts", True),
+        ("42501", LlmcError, "denied access", True),
+        ("42P01", LlmcError, "SQLSTATE 42P01", True),
+        ("XX000", LlmcError, "SQLSTATE XX000", True),
+        ("57P03", DatabaseGone, "is not responding", False),
+        ("53200", DatabaseGone, "is not responding", False),
+        ("25006", DatabaseGone, "is read-only", False),
+    ],
+)
+def test_an_error_of_the_server_is_named_by_its_sqlstate(
+    database: str, monkeypatch: pytest.MonkeyPatch, state: str, error: type[LlmcError], said: str, stays: bool
+) -> None:
+    """Break: go by the driver's classes: a value that is too long is an outage there, a read-only server is a bug."""
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    db = Database(database)
+    db.migrate()
+    server = "select pg_backend_pid() as server"
+    before = db.rows(server)
+    with pytest.raises(error, match=said) as failed:
+        db.rows(FAIL.format(state))
+    assert isinstance(failed.value, DatabaseGone) is not stays
+    assert (db.rows(server) == before) is stays
+    db.close()
+
+
+def test_a_value_that_cannot_be_sent_is_refused(database: str) -> None:
+    """Break: count an error without SQLSTATE as an outage, whatever it is."""
+    db = Database(database)
+    db.migrate()
+    with pytest.raises(Refused, match="NUL"):
+        db.rows("select %(text)s::text", {"text": "a\0b"})
+    db.close()
+
+
 def test_a_failed_connection_leaves_the_open_one_alone(postgres: Postgres, database: str) -> None:
     """Break: close the open one; its waiting thread would wait forever for the next file of that number."""
     db = Database(database)
