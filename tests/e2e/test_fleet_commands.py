@@ -71,16 +71,12 @@ def test_a_node_that_would_land_apart_is_refused(database: str) -> None:
     with fleet_of(("one", "two"), database) as nodes:
         one, two = nodes.values()
         one.git("branch", "other", "main")
-        for key, own, of_fleet in (
-            ("fleet.fence_ref", "llmc-fence", "refs/llmc/fence"),
-            ("repo.default_branch", "other", "main"),
-        ):
-            two.configure({key: own})
-            joined = two.llmc("fleet", "join", cwd=two.root, code=3).err
-            started = up(two, "--concurrency", "1", code=None)
-            two.configure({key: of_fleet})
-            for said in (joined, started):
-                assert f"llmc config set {key} {of_fleet}" in said
+        two.configure({"fleet.fence_ref": "llmc-fence"})
+        right = "llmc config set fleet.fence_ref refs/llmc/fence"
+        assert right in two.llmc("fleet", "join", cwd=two.root, code=3).err
+        assert right in up(two, "--concurrency", "1", code=None)
+        two.configure({"fleet.fence_ref": "refs/llmc/fence", "repo.default_branch": "other"})
+        assert "llmc config set repo.default_branch main" in up(two, "--concurrency", "1", code=None)
 
 
 def test_a_remote_on_which_nodes_cannot_land_is_refused(scripted: Fleet, database: str) -> None:

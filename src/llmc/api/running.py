@@ -174,12 +174,12 @@ def _is_to_change(project: Project, said: Mapping[str, object]) -> bool:
 def _tell_of_drain(project: Project, tell: Tell) -> None:
     from llmc.fleet import nodes  # most roots work alone
 
-    with contextlib.suppress(LlmcError):  # the start says why
-        own = nodes.membership(project)
+    own = nodes.membership(project)
+    with contextlib.closing(own.database), contextlib.suppress(LlmcError):  # the start says why
         if nodes.is_draining(own):
-            again = f"llmc fleet drain {own.node} --undo"
+            undo = f"llmc fleet drain {own.node} --undo"
             tell(
-                f"warning: node {own.node} is draining: it starts no tasks, and stops. To undo this: {again}",
+                f"warning: node {own.node} is draining: it starts no tasks, and stops. To undo this: {undo}",
                 "yellow",
             )
 

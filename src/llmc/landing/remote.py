@@ -75,7 +75,7 @@ class RemoteLanding:
     ) -> ways.Landed | ways.Waits | ways.SentBack | ways.NotLanded:
         try:
             has_landed = self.verify(project, offer.commit)
-        except (fence.RemoteGone, fence.RemoteRefused, fence.NotUsable) as error:
+        except (Unreachable, fence.RemoteRefused, fence.NotUsable) as error:
             return self._waits(offer, error.message)
         return ways.Landed() if has_landed else ways.NotLanded()
 
