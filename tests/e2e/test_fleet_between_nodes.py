@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support import goals
@@ -91,6 +92,33 @@ def test_a_question_is_seen_and_answered_on_every_node(database: str) -> None:
             os.kill(pid, signal.SIGCONT)
         wait_for(one, lambda: any("it is in the safe" in text for text in one.user_turns()))
         wait_until(lambda: "one/adam: pending" not in seen(), 15, seen)
+
+
+@pytest.mark.soak
+def test_an_answer_of_a_daemon_that_died_keeps_its_receipt(database: str) -> None:
+    """Break: deliver it again after a restart: the question is closed by then, and the receipt says `refused`."""
+    with fleet_of(("one", "two"), database, **QUICK) as nodes:
+        one, two = nodes.values()
+        in_root(one, "add", "adam")
+        one.env["LLMC_FAULT"] = "submit.record:after:kill"
+        up(one, "--concurrency", "1")
+        del one.env["LLMC_FAULT"]
+        in_root(one, "message", "adam", "@sh llmc report blocked 'no key'")
+        wait_until(lambda: "one: adam: no key" in in_root(two, "status", "--fleet"), 30)
+        asking = threading.Thread(
+            target=two.llmc,
+            args=("answer", "one/adam", "it is in the safe"),
+            kwargs={"cwd": two.root, "code": None},
+        )
+        asking.start()
+        wait_until(lambda: any("it is in the safe" in text for text in one.user_turns()), 30)
+        wait_until(lambda: "not running" in in_root(one, "status", code=None), 30)
+        up(one, "--concurrency", "1")
+        asking.join()
+        receipt = "select outcome, prompt_id <> '' from llmc.answer"
+        with psycopg.connect(database) as db:
+            wait_until(lambda: db.execute(receipt).fetchall() == [("acknowledged", True)], 30)
+        assert [text for text in one.user_turns() if "safe" in text][1:] == [], "it is typed once"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from llmc.auto.auto_run import Run
 from llmc.auto.rules.steps import waits_for_answer
 from llmc.auto.rules.waiting import is_parked
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError, Refused, Unreachable
 from llmc.base.names import PromptId, TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.fleet import answers, nodes, sightings
@@ -218,12 +218,22 @@ class Node:
             self._run.look_again(one.worker, 0.0)
 
     def _answer(self, one: Answer) -> Receipt:
+        """Its id is in the database before it is typed, so a daemon that is started again asks what became of it."""
+        prompt_id = PromptId(one.prompt_id)
         try:
+            if prompt_id and (known := answering.receipt_of(self._project, one.worker, prompt_id)):
+                return known
             if question_for(one.worker, self._needs()) != one.question:
                 raise Refused("the question is no longer open")
-            return answering.answer(self._project, one.worker, one.text)
+            prompt_id = prompt_id or answering.new_id(self._project, one.worker)
+            if not answers.begin(self._own, one.id, prompt_id):
+                raise Refused("the answer is no longer wanted")
+            return answering.answer(self._project, one.worker, one.text, prompt_id)
+        except Unreachable:
+            raise  # the next heartbeat tries again
         except LlmcError as error:
-            return Receipt(one.worker, PromptId(""), Outcome.REFUSED, 0, error.message)
+            known = answering.receipt_of(self._project, one.worker, prompt_id) if prompt_id else None
+            return known or Receipt(one.worker, PromptId(""), Outcome.REFUSED, 0, error.message)
 
     def _life(self, state: State) -> Life:
         held = [record.assignment.claim for record in state.workers.values() if record.assignment]

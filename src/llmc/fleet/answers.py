@@ -30,6 +30,7 @@ class Answer(Struct, frozen=True):
     age_s: float
     outcome: str
     reason: str = ""
+    #: without a receipt: its node began to type it
     prompt_id: str = ""
     elapsed_ms: int = 0
 
@@ -83,6 +84,11 @@ def waiting(own: Membership) -> list[Answer]:
     """Answers for this node without a receipt; oldest first."""
     rows = own.database.rows(statements.OPEN_ANSWERS, {"node": own.node})
     return [Answer(**row) for row in rows]
+
+
+def begin(own: Membership, number: int, prompt_id: str) -> bool:
+    """Write the id under which an answer is about to be typed; false if it has a receipt by now."""
+    return bool(own.database.rows(statements.BEGIN_ANSWER, {"id": number, "prompt_id": prompt_id}))
 
 
 def end(own: Membership, number: int, outcome: str, reason: str, prompt_id: str, elapsed_ms: int) -> None:

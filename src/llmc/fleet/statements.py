@@ -138,13 +138,16 @@ OPEN_ANSWERS = f"""
 select {_ANSWER} from llmc.answer where (outcome = 'pending' and %(node)s in ('', node))
     or (%(node)s = '' and outcome not in ('acknowledged', 'queued') and ended > now() - interval '1 day')
 order by id"""
+#: before it is typed: a daemon that is started again can find out what became of it
+BEGIN_ANSWER = """
+update llmc.answer set prompt_id = %(prompt_id)s where id = %(id)s and outcome = 'pending' returning id"""
 END_ANSWER = """
 update llmc.answer set outcome = %(outcome)s, reason = %(reason)s, prompt_id = %(prompt_id)s,
     elapsed_ms = %(elapsed_ms)s, ended = now()
 where id = %(id)s and outcome = 'pending'"""
-#: a node that left delivers no answers
+#: a node that left delivers no answers; one that it had begun to type may have arrived
 REFUSE_ANSWERS = """
-update llmc.answer set outcome = 'refused', reason = 'node ' || node || ' left the fleet', ended = now()
+update llmc.answer set outcome = case prompt_id when '' then 'refused' else 'unconfirmed' end, reason = 'node ' || node || ' left the fleet', ended = now()
 where node = %(node)s and outcome = 'pending'"""
 
 # Events. A node's clock may be wrong, so only the age of an event counts, at the time when the node sends it.

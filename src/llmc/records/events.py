@@ -30,7 +30,7 @@ ACTIONS: dict[str, str] = {
     "agent_failed": "the agent's turn ended with an API error (`error`, `cause`)",
     "agent_reported": "the agent reported the status of its work (`kind`, `text`, `update`: the options of `llmc report`, `message_id`: the message in its conversation)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: the text)",
-    "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`)",
+    "question_answered": "the user answered a question with `llmc answer` (`outcome`, `answer`, `prompt_id`)",
     "hook_received": "the agent sent another kind of hook event (`hook`)",
     "host_refused": "a contained agent tried to connect to a host that is not in `sandbox.hosts` (`host`, `allow`: what to add); logged once per host and launch",
     "hook_ignored": "llmc ignored a hook event that was unreadable, came from an earlier launch of the agent, or did not belong to the agent (`why`)",

@@ -13,8 +13,11 @@ from llmc.agents.kinds import reader_of
 from llmc.agents.protocol import ClientState, ClientStatus
 from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
+from llmc.base.given import number
+from llmc.base.names import PromptId
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
+from llmc.records.event_log import EventLog
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project
@@ -24,6 +27,7 @@ from llmc.sessions.rules.prompt_text import normalise
 from llmc.sessions.sessions import agent_gone, is_taken, open_question, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
+from llmc.workers.patrol import finish_interrupted
 
 #: how long after its hook the dialog may take to appear
 DRAWN_S = 5.0
@@ -34,6 +38,8 @@ TRIES = 3
 AFTER_S = 10.0
 #: longer texts do not fit on the dialog's input line
 MOST_CHARS = 400
+#: the kind of an answer in a dialog
+_KIND = "answer"
 
 
 def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
@@ -45,16 +51,42 @@ def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
     return asked.text, asked.options
 
 
-def answer(project: Project, name: str, text: str) -> Receipt:
-    """Answer a worker; takes its lock."""
+def new_id(project: Project, name: str) -> PromptId:
+    """An id for an answer, for a caller that must know it before anything is typed."""
+    return new_prompt_id("message" if _is_blocked(project.store.worker(name)) else _KIND)
+
+
+def receipt_of(project: Project, name: str, prompt_id: PromptId) -> Receipt | None:
+    """The receipt of an answer under this id, also of a daemon that died; None: nothing was typed."""
+    if name in project.store.read().workers:
+        with project.worker_lock(name):
+            finish_interrupted(project, name)
+    for row in EventLog(str(project.root.events)).newest(prompt_id.encode()):
+        if row.get("prompt_id") != prompt_id:
+            continue
+        if row.get("action") in ("prompt_delivered", "question_answered"):
+            elapsed_ms = round(number(row.get("elapsed_ms")) or 0)
+            return Receipt(name, prompt_id, Outcome(row["outcome"]), elapsed_ms, str(row.get("reason") or ""))
+        if row.get("action") == "prompt_pending":
+            return Receipt(name, prompt_id, Outcome.UNCONFIRMED, 0, _unconfirmed(name))
+    return None
+
+
+def answer(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> Receipt:
+    """Answer a worker; takes its lock. `prompt_id`: an id chosen by the caller."""
     words = " ".join(normalise(text).split())
     if not words:
         raise UsageError("the answer is empty", hint=f'Run: llmc answer {name} "..."')
     with project.worker_lock(name):
         record = intake.apply_pending(project, name)
         if _is_blocked(record):
-            return start.send_message(project, name, text)
-        return _Dialog(project, record, _answerable(project, record)).answer(words)
+            return start.send_message(project, name, text, prompt_id)
+        asked = _answerable(project, record)
+        return _Dialog(project, record, asked, prompt_id or new_prompt_id(_KIND)).answer(words)
+
+
+def _unconfirmed(name: str) -> str:
+    return f"the agent did not confirm the answer. To see whether it arrived: llmc attach {name}"
 
 
 def _is_blocked(record: WorkerRecord) -> bool:
@@ -101,8 +133,8 @@ def _goes_on(now: WorkerRecord) -> Step | None:
 class _Dialog:
     """Answers one question in the client's dialog."""
 
-    def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
-        self.project, self.record, self.asked = project, record, asked
+    def __init__(self, project: Project, record: WorkerRecord, asked: Asked, prompt_id: PromptId) -> None:
+        self.project, self.record, self.asked, self.prompt_id = project, record, asked, prompt_id
         self.pane, self.screen = self._pane(), screen_of(record.agent)
         self.transcript = reader_of(record.agent).transcript(record.transcript_path)
         # The answer can only appear after this point.
@@ -118,6 +150,8 @@ class _Dialog:
                 f"cannot send the answer: {self.record.name} may be showing a different dialog",
                 hint=f"To answer in the worker's terminal: llmc attach {self.record.name}",
             )
+        with self.project.store.transaction() as tx:
+            tx.emit("prompt_pending", worker=self.record.name, prompt_id=self.prompt_id)
         self._choose(choice) if choice else self._write(words)
         wait_until(lambda: bool(self._proof()), AFTER_S if not self._waits() else 0.0, interval_s=0.02)
         wanted = self.asked.options[choice - 1] if choice else words
@@ -222,12 +256,13 @@ class _Dialog:
             now = tx.worker(name)
             if arrived and now.asked == self.asked and (change := _goes_on(now)):
                 tx.move(name, change)
-            tx.emit("question_answered", worker=name, reason=reason, outcome=outcome, answer=wanted[:200])
-        return Receipt(name, new_prompt_id("answer"), outcome, elapsed_ms, reason)
+            about = {"prompt_id": self.prompt_id, "elapsed_ms": elapsed_ms}
+            tx.emit(
+                "question_answered", worker=name, reason=reason, outcome=outcome, answer=wanted[:200], **about
+            )
+        return Receipt(name, self.prompt_id, outcome, elapsed_ms, reason)
 
     def _why_not(self) -> str:
         if self.given:
             return f"the question was already answered: {self.given[:100]}"
-        return (
-            f"the agent did not confirm the answer. To see whether it arrived: llmc attach {self.record.name}"
-        )
+        return _unconfirmed(self.record.name)

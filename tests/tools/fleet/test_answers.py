@@ -48,6 +48,26 @@ def asks(own: Membership, question: str) -> None:
     beating.beat(Life(workers={"auto-1": "needs_input"}, attention=[need]))
 
 
+@pytest.mark.parametrize(("typed", "outcome"), [(False, "refused"), (True, "unconfirmed")])
+def test_an_answer_that_its_node_began_to_type_is_never_called_refused(
+    here: Project, far: Membership, typed: bool, outcome: str
+) -> None:
+    """Break: forget the id until the receipt; nobody could tell whether the agent has the answer."""
+    asks(far, FIRST)
+    node, question = answers.open_question(far, "far", "auto-1")
+    down = replace(node, state="down")
+    sent = answers.send(far, down, "auto-1", question, "blue")
+    if typed:
+        assert answers.begin(far, sent.id, "answer-1")
+        (again,) = answers.waiting(far)
+        assert (again.prompt_id, again.outcome) == ("answer-1", "pending"), (
+            "for a daemon that is started again"
+        )
+    far.database.rows(statements.REFUSE_ANSWERS, {"node": "far"})
+    assert answers.recent(far)[0].outcome == outcome
+    assert not answers.begin(far, sent.id, "answer-2"), "it has a receipt"
+
+
 def test_an_answer_goes_to_the_question_that_was_shown(here: Project, far: Membership) -> None:
     """Break: leave out `seen`; an answer to the first question would go to the second."""
     asks(far, FIRST)
