@@ -123,7 +123,7 @@ def test_a_question_is_answered_with_its_keys(record: WorkerRecord) -> None:
     asked = Asked(tool="ask", text="Which?", at_unix=1.0, options=("red", "green"), answerable=True)
     pane = Shows("Which?\n")
     says(record, state="choosing 1.0")
-    dialog = _Dialog(project_of(pane), record, asked)
+    dialog = _Dialog(project_of(pane), record, asked, PromptId("answer-1"))
     assert dialog._shown() is None, "the user opened that one"
     says(record, "re Which?> green", state="asking 1.0")
     dialog._choose(2)
