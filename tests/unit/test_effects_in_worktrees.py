@@ -12,7 +12,7 @@ SOURCE = Path(llmc.__file__).parent
 #: what works in worktrees, in slots, and in the repositories of contained workers
 WORK_THERE = (
     *("repo/trash.py", "repo/provision.py", "repo/copied_files.py", "repo/serena.py", "repo/worktrees.py"),
-    *("repo/submodules.py", "repo/user_commands.py"),
+    *("repo/submodules.py", "repo/user_commands.py", "repo/indexes.py"),
     *(
         f"{folder}/{path.name}"
         for folder in ("landing", "workers")
@@ -52,7 +52,8 @@ ON_OUR_OWN = {
     "landing/validation.py:_try": "unlink write_atomic",
     "landing/validation.py:end_killed_try": "unlink",
     # unguessable names, where git writes them
-    "repo/trash.py:_drop_index": "unlink",
+    "repo/indexes.py:drop": "unlink",
+    "repo/indexes.py:inexact": "mkdir",
     # the tasks of trash entries, in one of llmc's directories
     "repo/trash.py:_keep_task": "write_atomic",
     "workers/restore.py:_remove": "unlink",

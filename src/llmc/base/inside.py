@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: without O_PATH a directory must be readable too
 _OPEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
+#: bytes of a file in memory at once
+_PIECE = 1 << 20
+
 
 @contextmanager
 def folder_of(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -68,9 +71,28 @@ def remove_empty(top: Path, place: str, name: str) -> None:
 def move(top: Path, name: str, to: Path, new_name: str) -> None:
     """Move a file or directory to `new_name` below `to`; if that name is taken, it gets a number."""
     with folder_of(top, name) as (old, last), folder_of(to, new_name, make=True) as (new, wanted):
-        names = (wanted + f".{n}" * bool(n) for n in itertools.count())
-        free = next(free for free in names if not _is_there(free, new))
-        os.rename(last, free, src_dir_fd=old, dst_dir_fd=new)
+        os.rename(last, _free(wanted, new), src_dir_fd=old, dst_dir_fd=new)
+
+
+def copy(top: Path, name: str, to: Path, new_name: str) -> None:
+    """Copy a regular file to `new_name` below `to`, onto the disk; if that name is taken, it gets a number."""
+    with (
+        folder_of(top, name) as (old, last),
+        folder_of(to, new_name, make=True) as (new, wanted),
+        files.open_given(Path(last), old) as file,
+    ):
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(_free(wanted, new), how, mode, dir_fd=new), "wb") as made:
+            while piece := file.read(_PIECE):
+                made.write(piece)
+            made.flush()
+            os.fsync(made.fileno())
+
+
+def _free(wanted: str, folder: int) -> str:
+    names = (wanted + f".{n}" * bool(n) for n in itertools.count())
+    return next(free for free in names if not _is_there(free, folder))
 
 
 def _is_there(name: str, folder: int) -> bool:

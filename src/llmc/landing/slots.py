@@ -17,7 +17,7 @@ from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.files import private_dir, remove_tree
 from llmc.base.proc import Done, ShuttingDown
 from llmc.config.paths import Root
-from llmc.repo import git, lfs, provision, submodules
+from llmc.repo import git, lfs, provision, submodules, uncommitted
 from llmc.repo.dead_locks import git_commands_in
 from llmc.repo.project import Project
 
@@ -27,11 +27,6 @@ WAIT_S = 7200.0
 LOOK_S = 0.5
 #: set in the environment of everything started in a slot, to find processes that outlive their llmc
 MARK = "LLMC_SLOT"
-#: make git check all files, regardless of the clone's settings, which agents can write
-_LOOK_CLOSELY = (
-    *("core.sparseCheckout=false", "core.fsmonitor=false", "core.untrackedCache=false"),
-    *("core.ignoreStat=false", "core.trustctime=true", "core.checkStat=default"),
-)
 #: left in a slot's git directory by a check or a killed git; checkout does not undo these
 _LEFT_IN_GIT = ("index.lock", "HEAD.lock", "config.worktree", "info/sparse-checkout")
 
@@ -234,7 +229,7 @@ def _changed(place: str, names: list[str], since_ns: int) -> list[str]:
 
 
 def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
-    settings = [word for setting in _LOOK_CLOSELY for word in ("-c", setting)]
+    settings = uncommitted.with_settings(uncommitted.EVERYWHERE)
     return git.git(one.path, *settings, *args, input=input, timeout_s=600, env={MARK: str(one.path)})
 
 

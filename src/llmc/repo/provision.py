@@ -1,10 +1,10 @@
 """Provision a worker's worktree. Safe to repeat."""
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmc.base import inside
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
@@ -17,6 +17,7 @@ from llmc.repo import (
     copied_files,
     git,
     git_dirs,
+    indexes,
     lfs,
     submodules,
     trash,
@@ -240,51 +241,71 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     if needs_new_repository(project, record):
         start_over(project, record)
     worktrees.drop_dead_locks(project, record)
-    modules = submodules.pin_changes(project, record, worktree, commit, why)
-    operations = uncommitted.operations_in_progress(worktree)
-    found, overwritten = _seen_before(worktree, commit)
-    on_branch, head = found.branch == record.branch, found.head
-    if (
-        found.clean
-        and on_branch
-        and not operations
-        and not modules
-        and git.same_commit(worktree, "HEAD", commit)
-    ):
+    ref, moved = None, False
+    for _ in range(_LOOKS):
+        modules = submodules.pin_changes(project, record, worktree, commit, why)
+        operations = uncommitted.operations_in_progress(worktree)
+        found, overwritten = _seen_before(worktree, commit)
+        on_branch, head = found.branch == record.branch, found.head
+        at_rest = found.clean and on_branch and not operations
+        if at_rest and not modules and git.same_commit(worktree, "HEAD", commit):
+            furnish(project, record)
+            return ref
+        # The agent may have left its branch, or be rebasing it: then its commits are not in HEAD.
+        tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
+        overwritten -= {*modules}  # git does not touch submodules
+        has_work = bool(overwritten) or not found.clean or not _are_in(worktree, {head, tip}, commit)
+        with indexes.own_index(worktree) as index:
+            pinned = None
+            if has_work or "rebase" in operations:
+                pinned = trash.pin(
+                    *(project.root, worktree, record.name, why),
+                    branch=record.branch,
+                    ignored=sorted(overwritten),
+                    known=found,
+                    index=index,
+                )
+            # A file that was saved after the move has an entry of its own: the work is in the first.
+            ref = ref if ref and moved else pinned or ref
+            with fault_step("provision.reset"):
+                if at_rest and not index.exists():
+                    done = _move(worktree, "reset", "--quiet", "--keep", commit)
+                else:
+                    done = _move_files(worktree, pinned or str(head), commit, index)
+                    if done:
+                        _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
+        if not done:
+            continue
+        moved = True
+        # This commit's ignore rules may differ from the agent's.
+        with fault_step("provision.clean"):
+            ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
+        submodules.clean(project, record, worktree, modules, why)
         furnish(project, record)
-        return None
-    # The agent may have left its branch, or be rebasing it: then its commits are not in HEAD.
-    tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
-    overwritten -= {*modules}  # git does not touch submodules
-    ref = None
-    if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
-        ref = trash.pin(
-            *(project.root, worktree, record.name, why),
-            branch=record.branch,
-            ignored=sorted(overwritten),
-            known=found,
-        )
-    with fault_step("provision.reset"):
-        if found.clean and on_branch and not operations:
-            _move(worktree, commit)
-        else:
-            _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
-    # This commit's ignore rules may differ from the agent's.
-    with fault_step("provision.clean"):
-        ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
-    submodules.clean(project, record, worktree, modules, why)
-    furnish(project, record)
-    left = uncommitted.tree_state(worktree)
-    if left.tracked:
-        _rewrite(worktree, left.tracked)
         left = uncommitted.tree_state(worktree)
-    if not left.clean:
-        names = some_files(left.files)
-        hint = ""
-        if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
-            hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source repository and commit."
-        raise LlmcError(f"{record.name}'s worktree is not clean after a reset ({names})", hint=hint)
-    return ref
+        if left.tracked and _restore_missing(worktree, left.tracked):
+            left = uncommitted.tree_state(worktree)
+        if left.clean:
+            return ref
+        if left.files == found.files:
+            raise _not_clean(record, left)
+    raise _changes(worktree)
+
+
+def _not_clean(record: WorkerRecord, left: uncommitted.TreeState) -> LlmcError:
+    hint = ""
+    if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
+        hint = "If a fresh clone also shows these files as changed, run `git add --renormalize .` in the source repository and commit."
+    return LlmcError(
+        f"{record.name}'s worktree is not clean after a reset ({some_files(left.files)})", hint=hint
+    )
+
+
+def _changes(worktree: Path) -> LlmcError:
+    names = some_files(uncommitted.tree_state(worktree).files)
+    return LlmcError(
+        f"files changed during the reset ({names})", hint="Run the command again; the changes were kept."
+    )
 
 
 def _seen_before(worktree: Path, commit: str) -> tuple[uncommitted.TreeState, set[str]]:
@@ -300,36 +321,52 @@ def _seen_before(worktree: Path, commit: str) -> tuple[uncommitted.TreeState, se
     raise LlmcError(f"HEAD keeps changing in {worktree.name}'s worktree", hint="Run the command again.")
 
 
-def _move(worktree: Path, commit: str) -> None:
-    """Check out another commit in a clean worktree; refuse if a file was changed meanwhile.
+def _move(worktree: Path, *command: str, index: Path | None = None) -> bool:
+    """Check out another commit; False if git refused because a file differs from the index, which says what was saved.
 
-    `--merge` touches only the files that differ and never a changed one; `--hard` reads all files and takes longer.
+    `index`: another than the worktree's own.
     """
-    if git.git(worktree, "reset", "--quiet", "--merge", commit, check=False, timeout_s=300).ok:
-        return
-    late = uncommitted.tree_state(worktree)
-    if not late.clean:
-        names = some_files(late.files)
-        raise LlmcError(
-            f"files changed during the reset ({names})", hint="Run the command again; the changes were kept."
-        )
-    # A file was touched, but has the same content.
-    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
+    env = {"GIT_INDEX_FILE": str(index)} if index else {}
+    settings = uncommitted.with_settings(uncommitted.LOOK_CLOSELY)
+    move = [*settings, *command]
+    done = git.git(worktree, *move, check=False, timeout_s=300, env=env)
+    if done.ok:
+        return True
+    changed = ["diff-files", "--quiet", "--ignore-submodules"]
+    # This also finds out which files were only touched, and have the same content.
+    git.git(worktree, *settings, "update-index", "-q", "--refresh", check=False, timeout_s=300, env=env)
+    if git.git(worktree, *settings, *changed, check=False, timeout_s=300, env=env).ok:
+        git.git(worktree, *move, timeout_s=300, env=env)
+        return True
+    return False
+
+
+def _move_files(worktree: Path, saved: str, commit: str, index: Path) -> bool:
+    """Change the files from what was saved to a commit; False if one differs from what was saved.
+
+    `index`: has what was saved; if it does not exist, that is HEAD, and the worktree's own index has it.
+    """
+    move = ["read-tree", "-m", "-u", saved, commit]
+    return _move(worktree, *move, index=index if index.exists() else None)
 
 
 def _check_out(
     worktree: Path, branch: str, commit: str, operations: Sequence[str], *, on_branch: bool
 ) -> None:
-    """Check out the commit on the worker's branch; end any git operation, which would resume in the next task."""
+    """Put the worktree on its branch at the commit, whose files it has; end any git operation.
+
+    An operation in progress would resume in the next task.
+    """
     if "rebase" in operations and not git.git(worktree, "rebase", "--quit", check=False).ok:
         # An `am`, which needs an identity even to quit.
         git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
     if "cherry-pick" in operations or "revert" in operations:
         git.git(worktree, "cherry-pick", "--quit", check=False)
+    if not on_branch:  # do not move another branch
+        git.git(worktree, "update-ref", "--no-deref", "-m", "llmc: reset", "HEAD", commit)
+    git.git(worktree, "reset", "--quiet", "--mixed", commit, timeout_s=300)
     if not on_branch:
-        # -B puts the worktree back on its branch if the agent left it.
-        git.git(worktree, "checkout", "--quiet", "--force", "-B", branch, commit, timeout_s=300)
-    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
+        git.git(worktree, "checkout", "--quiet", "-B", branch, timeout_s=300)
     if "bisect" in operations:
         git.git(worktree, "bisect", "reset", "HEAD", check=False)
 
@@ -361,14 +398,13 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
 
 
-def _rewrite(worktree: Path, names: Sequence[str]) -> None:
-    """Rewrite files that an earlier .gitattributes converted differently and that git takes for unchanged."""
-    for name in names:
-        with contextlib.suppress(OSError):  # a directory, or behind a link: git says so
-            inside.remove(worktree, name)
-    index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
-    git.git(worktree, *index, input=git.nul_separated(names), check=False, timeout_s=300)
-    git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)
+def _restore_missing(worktree: Path, names: Sequence[str]) -> bool:
+    """Write the files that are missing, and overwrite none; whether there were any."""
+    missing = [name for name in names if not os.path.lexists(worktree / name)]
+    if missing:
+        index = ["checkout-index", "--index", "--quiet", "-z", "--stdin"]
+        git.git(worktree, *index, input=git.nul_separated(missing), check=False, timeout_s=300)
+    return bool(missing)
 
 
 def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 
 import msgspec
@@ -26,9 +26,6 @@ PREFIX = "refs/llmc/trash/"
 
 #: names that git does not store in a tree, or cannot check out on some systems
 _NOT_FOR_GIT = pattern(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DOTALL)
-
-#: write pinned objects to disk before anything is removed; git's default leaves that to the kernel
-_DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 
 #: subject prefix of commits that save uncommitted files
 PINNED = "llmc: pinned before"
@@ -57,12 +54,14 @@ def pin(
     tips: Sequence[str] = (),
     move_out: bool = True,
     known: uncommitted.TreeState | None = None,
+    index: Path | None = None,
 ) -> str:
     """Save HEAD, changed and untracked files of a worktree as a commit; returns its ref.
 
     With `branch`, its tip is saved too if HEAD is elsewhere, and so are further `tips`. `ignored` names ignored files
     and directories to save. Without `move_out`, untracked files that do not fit into git stay where they are. `known`:
-    the caller's recent status of the worktree. A failed pin raises, which stops the caller from removing anything; the
+    the caller's recent status of the worktree. `index`: a path from `indexes.own_index`, for an index with exactly what was
+    saved; there is none if HEAD has it all. A failed pin raises, which stops the caller from removing anything; the
     worktree is then unchanged.
     """
     ref = _new_ref(root, worker, why)
@@ -76,12 +75,17 @@ def pin(
     forced = [name for name in forced if name not in kept_out]
     others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if tip] if branch else []
     others = [tip for tip in dict.fromkeys([*others, *tips]) if tip != head]
-    commit = head
-    if commit is None or others or ignored or not state.clean:
-        commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
+    commit, inexact = head, list[str]()
+    with contextlib.nullcontext(index) if index else indexes.own_index(worktree) as at:
+        if commit is None or others or ignored or not state.clean:
+            made = indexes.Files(worktree, at)
+            commit = _snapshot(made, head, others, unfit, forced, f"{PINNED} {why}")
+            inexact = made.inexact(head) if move_out or ignored else []
     _keep(root, worktree, ref, commit, worker)
     gone = dict.fromkeys([*(unfit if move_out else ()), *too_much])
-    take_out(worktree, gone, folder_of(root, ref), top=_top(root, worktree))
+    folder, top = folder_of(root, ref), _top(root, worktree)
+    copy_out(worktree, inexact, folder, top=top)
+    take_out(worktree, gone, folder, top=top)
     return ref
 
 
@@ -91,7 +95,7 @@ def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
     These are ignored files that the commit adds, directories with ignored files where the commit has a file, and files
     where it has a directory.
     """
-    before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    before = head or indexes.no_tree(worktree)
     kinds = ["--name-only", "-z", "--no-renames", "--diff-filter=AT"]
     added = git.listed(worktree, "diff-tree", "-r", *kinds, before, commit, timeout_s=300)
     return obstacles(worktree, added)
@@ -152,7 +156,11 @@ def _pin_files(
     """Save these files in the ref; nested repositories and huge files move to its trash directory."""
     start = kept or git.head(worktree)
     unfit = _unfit(worktree, names)
-    tree = _tree_of_files(worktree, start, [], [name for name in names if name not in unfit], rest=False)
+    fit = [name for name in names if name not in unfit]
+    with indexes.own_index(worktree) as index:
+        made = indexes.Files(worktree, index)
+        tree = _tree_of_files(made, start, [], fit, rest=False)
+        inexact = made.inexact(start)
     known = git.tree_of(worktree, start)
     if kept and tree == known and not unfit:
         return kept
@@ -162,6 +170,7 @@ def _pin_files(
     if tree != known:
         commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
     _keep(root, worktree, ref, commit, worker)
+    copy_out(worktree, inexact, folder_of(root, ref), top=_top(root, worktree))
     take_out(worktree, unfit, folder_of(root, ref), top=_top(root, worktree))
     return ref
 
@@ -270,7 +279,7 @@ def _new_ref(root: Root, worker: str, why: str) -> str:
 
 def _keep(root: Root, repo: Path, ref: str, commit: str, worker: str) -> None:
     """Create the ref, and verify that it and all its objects exist; for a contained worker, in the clone."""
-    git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
+    git.git(repo, *indexes.DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
     refused = ""
     if (own := git_dirs.own_repo(repo)) is not None:
         from llmc.repo import own_repos  # most workers are not contained
@@ -335,7 +344,7 @@ def short(ref: str) -> str:
 
 
 def _snapshot(
-    worktree: Path,
+    made: indexes.Files,
     head: str | None,
     others: list[str],
     unfit: list[str],
@@ -343,7 +352,7 @@ def _snapshot(
     message: str,
 ) -> str:
     """Commit the worktree as it is; further parents hold content that is in neither HEAD nor the files."""
-    tree = _tree_of_files(worktree, head, unfit, forced)
+    worktree, tree = made.worktree, _tree_of_files(made, head, unfit, forced)
     staged = _tree_of_index(worktree)
     born = [head] if head else []
     parents = born + [tip for tip in others if head is None or not git.is_ancestor(worktree, tip, head)]
@@ -356,7 +365,9 @@ def _snapshot(
 
 def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
     flags = [flag for parent in parents for flag in ("-p", parent)]
-    made = git.git(worktree, *_DURABLE, "commit-tree", tree, *flags, "-m", message, env=git.OWN_IDENTITY)
+    made = git.git(
+        worktree, *indexes.DURABLE, "commit-tree", tree, *flags, "-m", message, env=git.OWN_IDENTITY
+    )
     return made.stdout.strip()
 
 
@@ -370,44 +381,38 @@ def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
     """A worktree's files as a tree, committed or not, and the names that do not fit into one. Changes nothing."""
     changed = uncommitted.tree_state(worktree, untracked=False).tracked
     unfit = [*_unfit(worktree, uncommitted.untracked_files(worktree)), *_without_content(worktree, changed)]
-    return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
+    with indexes.own_index(worktree) as index:
+        return _tree_of_files(indexes.Files(worktree, index), head, unfit, ()), tuple(unfit)
 
 
 def _tree_of_files(
-    worktree: Path, head: str | None, unfit: list[str], forced: Sequence[str], *, rest: bool = True
+    made: indexes.Files, head: str | None, unfit: list[str], forced: Sequence[str], *, rest: bool = True
 ) -> str:
     """The files as a tree, made with a separate index: the worktree and its index do not change.
 
     `forced` are added even if ignored; without `rest`, the other paths stay as in `head`.
     """
-    index = git.llmc_file(worktree, f"llmc-pin{unique()}")
-    env = {"GIT_INDEX_FILE": str(index)}
-    settings = [*_DURABLE, "-c", "core.safecrlf=false"]
-    add = [*settings, "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
     fit = [".", *(f":(exclude,literal){name.rstrip('/')}" for name in unfit)]
     exactly = [f":(literal){name}" for name in forced]
-    try:
-        if head:
-            _refuse_too_many(worktree, "ls-tree", "-r", "--name-only", "-z", head)
-        git.git(worktree, "read-tree", head or "--empty", env=env)
-        if rest:
-            git.git(worktree, *add, "--all", env=env, input=git.nul_separated(fit), timeout_s=300)
-        if exactly:
-            git.git(worktree, *add, "--force", env=env, input=git.nul_separated(exactly), timeout_s=300)
-        return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
-    finally:
-        _drop_index(index)
+    if head:
+        _refuse_too_many(made.worktree, "ls-tree", "-r", "--name-only", "-z", head)
+    made.git("read-tree", head or "--empty")
+    left_out = indexes.left_out(made.worktree, head) if head and rest else []
+    if left_out:
+        made.git("update-index", "--skip-worktree", "-z", "--stdin", names=left_out)
+    add = ["add", "--pathspec-from-file=-", "--pathspec-file-nul"]
+    if rest:
+        made.git(*add, "--all", names=fit)
+    if exactly:
+        made.git(*add, "--force", names=exactly)
+    if rest:
+        made.require_all(head, left_out, unfit)
+    return made.write_tree()
 
 
 def _refuse_too_many(worktree: Path, *listing: str, env: dict[str, str] | None = None) -> None:
     """Raise git.TooMuch before git writes an index of millions of files, which a few objects can name."""
     git.git(worktree, *listing, env=env, timeout_s=300, most_bytes=git.MOST_LISTED)
-
-
-def _drop_index(index: Path) -> None:
-    """Remove a temporary index and the lock file that a killed git may have left."""
-    for path in (index, index.with_name(f"{index.name}.lock")):
-        path.unlink(missing_ok=True)
 
 
 def _tree_of_index(worktree: Path) -> str | None:
@@ -421,17 +426,17 @@ def _tree_of_index(worktree: Path) -> str | None:
         if unmerged:
             names = git.nul_separated([row.partition("\t")[2] for row in unmerged])
             git.git(worktree, "update-index", "--force-remove", "-z", "--stdin", env=env, input=names)
-        return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
+        return git.git(worktree, *indexes.DURABLE, "write-tree", env=env).stdout.strip()
     except FileNotFoundError:
         return None
     finally:
-        _drop_index(copy)
+        indexes.drop(copy)
 
 
 def _newly_staged(worktree: Path, head: str | None) -> list[str]:
     """Files that are staged and not in HEAD: git may ignore them and would save only the staged version."""
     flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
-    since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    since = head or indexes.no_tree(worktree)
     return [name for name in git.listed(worktree, "diff-index", *flags, since) if _is_file(worktree / name)]
 
 
@@ -475,9 +480,24 @@ def _without_content(worktree: Path, names: Iterable[str]) -> list[str]:
 
 def take_out(place: Path, names: Iterable[str], folder: Path, *, top: Path | None = None) -> None:
     """Move files to the trash, without overwriting. `top`: a directory around `place` that no agent can replace."""
-    top = top or place
+    _bring(inside.move, "move", place, names, folder, top or place)
+
+
+def copy_out(place: Path, names: Iterable[str], folder: Path, *, top: Path) -> None:
+    """Copy files to the trash as they are, without overwriting."""
+    _bring(inside.copy, "copy", place, names, folder, top)
+
+
+def _bring(
+    how: Callable[[Path, str, Path, str], None],
+    verb: str,
+    place: Path,
+    names: Iterable[str],
+    folder: Path,
+    top: Path,
+) -> None:
     for name in names:
         try:
-            inside.move(top, _below(top, place, name), private_dir(folder), name)
+            how(top, _below(top, place, name), private_dir(folder), name)
         except OSError as error:
-            raise explain(error, f"cannot move {place / name} to {folder}") from error
+            raise explain(error, f"cannot {verb} {place / name} to {folder}") from error

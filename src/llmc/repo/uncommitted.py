@@ -9,6 +9,14 @@ from msgspec import Struct
 from llmc.base.errors import ToolFailed
 from llmc.repo.git import git, git_paths, listed, nul_separated, rows, value_after
 
+#: make git check all files, regardless of the clone's settings, which agents can write
+LOOK_CLOSELY = (
+    *("core.fsmonitor=false", "core.untrackedCache=false"),
+    *("core.ignoreStat=false", "core.trustctime=true", "core.checkStat=default"),
+)
+#: the same, also where a sparse checkout has no files
+EVERYWHERE = ("core.sparseCheckout=false", *LOOK_CLOSELY)
+
 
 class TreeState(Struct, frozen=True):
     """The result of `git status`; paths as git prints them."""
@@ -46,6 +54,11 @@ def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
 
 #: number of fields before the path in a row of `status --porcelain=v2`, for a change and for a conflict
 _FIELDS = {"1": 8, "u": 10}
+
+
+def with_settings(settings: Iterable[str]) -> list[str]:
+    """The arguments before a git command that has these settings."""
+    return [word for setting in settings for word in ("-c", setting)]
 
 
 def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple[str, ...]:

@@ -110,11 +110,16 @@ def test_what_a_reset_removes_from_a_submodule(project: Project, worktree: Path,
 
 
 def test_a_file_that_is_written_again(worktree: Path, elsewhere: Path) -> None:
+    def missing() -> None:
+        filled(worktree / "tracked")
+        (worktree / "tracked/note.txt").unlink(missing_ok=True)
+
+    (elsewhere / "note.txt").unlink()
     never_elsewhere(
         worktree / "tracked",
         elsewhere,
-        lambda: filled(worktree / "tracked", "note.txt"),
-        lambda: provision._rewrite(worktree, ["tracked/note.txt"]),
+        missing,
+        lambda: provision._restore_missing(worktree, ["tracked/note.txt"]),
     )
 
 

@@ -298,6 +298,20 @@ def skipped(b: Bench) -> None:
 
 
 @case
+def changed_outside_a_sparse_checkout(b: Bench) -> None:
+    b.tree.git("sparse-checkout", "set", "other")
+    b.write("src/a.txt", "PRECIOUS\n")
+
+
+@case
+def new_outside_a_sparse_checkout(b: Bench) -> None:
+    b.tree.git("sparse-checkout", "set", "other")
+    b.write("docs/new.txt", "PRECIOUS\n")
+    b.write("docs/mine", "AND THIS\n")
+    b.write(".gitignore", "mine\n")
+
+
+@case
 def taken_out_of_the_index(b: Bench) -> None:
     b.tree.git("rm", "-q", "--cached", "a.txt")
     b.write(".gitignore", "a.txt\n")
@@ -368,19 +382,61 @@ def _during_reset(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]
     monkeypatch.setattr(provision, "fault_step", step)
 
 
-def test_a_file_that_changes_during_the_reset_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other", ["", "changed", "new", "on another branch"])
+def test_a_file_that_changes_during_the_reset_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Break: `reset --hard` if the worktree has other changes; it overwrites what was saved after the pin."""
+    if other == "on another branch":
+        bench.tree.git("checkout", "-q", "-b", "idea")
     bench.tree.commit("mine.txt", "mine\n")
+    if other == "changed":
+        bench.write("src/a.txt", "AND THIS\n")
+    elif other:
+        bench.write("new.txt", "AND THIS\n")
     bench.source.commit("a.txt", "another a\n")
     before = git.head(bench.tree.path)
+    saved = [f"PRECIOUS {n}\n" for n in range(9)]
+    texts = iter(saved)
     with monkeypatch.context() as patched:
-        _during_reset(patched, lambda: bench.write("a.txt", "PRECIOUS\n"))
+        _during_reset(patched, lambda: bench.write("a.txt", next(texts)))
         with pytest.raises(LlmcError, match="files changed during the reset"):
             bench.reset()
-    assert (bench.tree.path / "a.txt").read_text() == "PRECIOUS\n"
+    saved = saved[: -len([*texts])]
+    assert (bench.tree.path / "a.txt").read_text() == saved[-1]
     assert git.head(bench.tree.path) == before
     bench.reset()
+    assert [text for text in saved if not bench.has(text)] == []
     assert (bench.tree.path / "a.txt").read_text() == "another a\n"
+    assert bench.has("AND THIS") == bool(other)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "new.txt", "src/a.txt"])
+@pytest.mark.parametrize("dirty", [True, False])
+def test_a_file_that_is_saved_once_during_the_reset(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, dirty: bool
+) -> None:
+    """Pinned as well, then reset. Break: overwrite whatever differs from the commit; or fail at the first such file."""
+    bench.source.commit("a.txt", "another a\n")
+    bench.tree.commit("mine.txt", "mine\n")
+    if dirty:
+        bench.write("new.txt", "AND THIS\n")
+        bench.write("src/a.txt", "AND THAT\n")
+    saved: list[Path] = []
+
+    def once() -> None:
+        if not saved:
+            saved.append(bench.write(name, "PRECIOUS\n"))
+
+    _during_reset(monkeypatch, once)
+    ref = bench.reset()
+    assert ref
     assert bench.has("PRECIOUS")
+    assert bench.tree.git("cat-file", "-t", f"{ref}:mine.txt") == "blob"
+    assert not dirty or (bench.has("AND THIS") and bench.has("AND THAT"))
+    assert uncommitted.tree_state(bench.tree.path).clean
+    assert bench.tree.head() == bench.tree.head(bench.project.base)
+    assert bench.reset() is None
 
 
 def test_a_file_that_was_only_touched_does_not_stop_a_reset(

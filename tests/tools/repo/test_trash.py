@@ -157,6 +157,62 @@ def test_a_tracked_file_may_be_huge(
     assert tree(worktree.path, pin(project, worktree))["changed.txt"] == "x" * 100
 
 
+def test_files_that_git_converts_are_kept_byte_for_byte(project: Project, worktree: Worktree) -> None:
+    """Line ends, `$Id$` and encodings. Break: believe that a commit has what the file had; or copy what git restores."""
+    worktree.commit(
+        ".gitattributes",
+        "*.txt text=auto\n*.id ident\n*.bat text eol=crlf\n*.u16 working-tree-encoding=UTF-16\n",
+    )
+    made = {
+        "changed.txt": b"one\r\ntwo\nthree\r\n",
+        'deep/\u00fc\n"x".txt': b"a\r\nb\n",
+        "mine.id": b"$Id: my own text $\n",
+        "tool.bat": b"echo\r\n",
+        "plain.txt": b"plain\n",
+    }
+    for name, data in made.items():
+        worktree.write(name).write_bytes(data)
+    (worktree.path / "link.txt").symlink_to("changed.txt")
+    ref = pin(project, worktree)
+    folder = trash.folder_of(project.root, ref)
+    kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert kept == {"changed.txt", 'deep/\u00fc\n"x".txt', "mine.id"}
+    assert {name: (folder / name).read_bytes() for name in kept} == {name: made[name] for name in kept}
+    assert {*made, "link.txt"} <= tree(worktree.path, ref).keys()
+    copied = restore.restore_directory(restore.find(project, ref), project.root.path.parent / "copied")
+    assert (copied / "changed.txt").read_bytes() == made["changed.txt"]
+    left = trash.remove_untracked(project.root, worktree.path, "w1", "reset", None)
+    assert left is not None
+    assert (trash.folder_of(project.root, left) / "mine.id").read_bytes() == made["mine.id"]
+    assert not (worktree.path / "mine.id").exists()
+
+
+def test_a_pin_of_a_sparse_checkout(project: Project, worktree: Worktree) -> None:
+    """Break: let git skip what is outside of it, or take what it left out for deleted."""
+    worktree.commit("docs/deep/left-out.txt", "left out\n")
+    worktree.commit("docs/deep/changed.txt", "as committed\n")
+    worktree.git("sparse-checkout", "set", "src")
+    worktree.write("docs/deep/changed.txt", "changed\n")
+    worktree.write("docs/new.txt", "new\n")
+    (worktree.path / "changed.txt").unlink()
+    kept = tree(worktree.path, pin(project, worktree))
+    assert kept["docs/deep/changed.txt"] == "changed"
+    assert kept["docs/new.txt"] == "new"
+    assert kept["docs/deep/left-out.txt"] == "left out"
+    assert "changed.txt" not in kept
+
+
+def test_a_pin_that_lacks_a_file_is_none(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever makes git leave out a file. Break: believe `git add`."""
+    make_mess(worktree)
+    lie(monkeypatch, tmp_path, 'case "$*" in *" add "*|*update-index*) exit 0;; esac')
+    with pytest.raises(LlmcError, match=r"git did not save .*changed.txt"):
+        pin(project, worktree)
+    assert run_git(project.root.path, "for-each-ref", "refs/llmc/trash") == ""
+
+
 def test_a_pin_in_the_middle_of_a_conflict(project: Project, worktree: Worktree) -> None:
     base = worktree.head()
     worktree.commit("changed.txt", "one\n")
