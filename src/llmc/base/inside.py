@@ -8,6 +8,7 @@ import contextlib
 import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,10 +27,10 @@ _PIECE = 1 << 20
 
 
 @contextmanager
-def folder_of(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def folder_of(top: Path, name: str, *, make: bool = False, allow: bool = False) -> Iterator[tuple[int, str]]:
     """Open the directory of `name` below `top`; yields it and the last part of `name`. `make`: create directories.
 
-    No agent can replace `top` itself. Raises OSError, also if a link is in the way.
+    `allow`: let the owner change the directory, and enter those above. No agent can replace `top` itself. Raises OSError, also if a link is in the way.
     """
     *folders, last = _parts(name)
     at = os.open(top, _OPEN)
@@ -38,11 +39,35 @@ def folder_of(top: Path, name: str, *, make: bool = False) -> Iterator[tuple[int
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=at)
+            if allow:
+                _allow(at)
             above, at = at, os.open(part, _OPEN | os.O_NOFOLLOW, dir_fd=at)
             os.close(above)
+        if allow:
+            _allow(at)
         yield at, last
     finally:
         os.close(at)
+
+
+def _allow(folder: int) -> None:
+    """Let the owner change an open directory."""
+    from llmc.base import trees  # most commands need it not
+
+    with contextlib.suppress(PermissionError):  # not ours: it may be allowed as it is
+        trees.add_mode(folder, stat.S_IRWXU)
+
+
+def allow_below(top: Path) -> bool:
+    """Let the owner change each directory and read each file; whether one was not allowed."""
+    from llmc.base import trees
+
+    with folder_of(top, "any", allow=True) as (folder, _):
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return trees.allow_below(readable)
+    finally:
+        os.close(readable)
 
 
 def _parts(name: str) -> list[str]:
@@ -54,7 +79,7 @@ def _parts(name: str) -> list[str]:
 
 def remove(top: Path, name: str) -> None:
     """Remove a file, or a link itself."""
-    with folder_of(top, name) as (folder, last):
+    with folder_of(top, name, allow=True) as (folder, last):
         os.unlink(last, dir_fd=folder)
 
 
@@ -70,7 +95,10 @@ def remove_empty(top: Path, place: str, name: str) -> None:
 
 def move(top: Path, name: str, to: Path, new_name: str) -> None:
     """Move a file or directory to `new_name` below `to`; if that name is taken, it gets a number."""
-    with folder_of(top, name) as (old, last), folder_of(to, new_name, make=True) as (new, wanted):
+    with folder_of(top, name, allow=True) as (old, last), folder_of(to, new_name, make=True) as (new, wanted):
+        if stat.S_ISDIR(os.lstat(last, dir_fd=old).st_mode):  # its `..` changes
+            with folder_of(top, f"{name.rstrip('/')}/any", allow=True):
+                pass
         os.rename(last, _free(wanted, new), src_dir_fd=old, dst_dir_fd=new)
 
 

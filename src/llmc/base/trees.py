@@ -13,6 +13,9 @@ from collections.abc import Iterator
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+#: opens even what may not be read, and no link's target
+_ANY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 class Spot:
     """The current directory of a walk. Holds at most three open files."""
@@ -148,8 +151,47 @@ def _allow(name: str, folder: int) -> None:
         if not hasattr(os, "O_PATH"):
             os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
             return
-        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        fd = os.open(name, _ANY | os.O_DIRECTORY, dir_fd=folder)
         try:
-            os.chmod(f"/proc/self/fd/{fd}", 0o700)
+            add_mode(fd, stat.S_IRWXU)
         finally:
             os.close(fd)
+
+
+def add_mode(fd: int, bits: int) -> bool:
+    """Add permission bits to an open file or directory, which may be open as a path only; whether it lacked any."""
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode & bits == bits:
+        return False
+    os.chmod(f"/proc/self/fd/{fd}" if hasattr(os, "O_PATH") else fd, mode | bits)
+    return True
+
+
+def allow_below(start: int) -> bool:
+    """Let the owner change each directory and read each file in an open directory; whether one was not allowed."""
+    changed = False
+    with Spot(start) as at:
+        waiting: list[list[str]] = []
+        while True:
+            folders, others = at.listed()
+            for name in (*folders, *others):
+                changed |= _allow_one(name, at.fd)
+            waiting.append(folders)
+            while not _next(at, waiting[-1]):
+                waiting.pop()
+                if not waiting:
+                    return changed
+                at.up()
+
+
+def _allow_one(name: str, folder: int) -> bool:
+    with contextlib.suppress(OSError):  # gone, or not ours
+        mode = os.lstat(name, dir_fd=folder).st_mode
+        bits = {stat.S_IFDIR: stat.S_IRWXU, stat.S_IFREG: stat.S_IRUSR}.get(stat.S_IFMT(mode), 0)
+        if mode & bits != bits and hasattr(os, "O_PATH"):
+            fd = os.open(name, _ANY, dir_fd=folder)
+            try:
+                return not stat.S_ISLNK(os.fstat(fd).st_mode) and add_mode(fd, bits)
+            finally:
+                os.close(fd)
+    return False

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from llmc.base import inside
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
@@ -215,14 +216,15 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     Returns the trash ref, None if nothing had to be pinned. Ignored files (build caches) stay.
     """
     key = f"worktree:{record.name}"
+    worktree = Path(record.worktree_path)
     try:
         try:
-            ref = _reset(project, record, commit, why)
-        except git.WaitsForPipe:
-            from llmc.repo import pipes  # few agents make one
-
-            worktree = Path(record.worktree_path)
-            ref = pipes.past(worktree, lambda: _reset(project, record, commit, why))
+            ref = _past_pipes(project, record, commit, why)
+        except (LlmcError, OSError):
+            # An agent can leave files that even their owner may not read, or change.
+            if not os.path.lexists(worktree / ".git") or not inside.allow_below(worktree):
+                raise
+            ref = _past_pipes(project, record, commit, why)
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
@@ -233,6 +235,15 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
         with project.store.transaction() as tx:
             tx.clear_item(key)
     return ref
+
+
+def _past_pipes(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+    try:
+        return _reset(project, record, commit, why)
+    except git.WaitsForPipe:
+        from llmc.repo import pipes  # few agents make one
+
+        return pipes.past(Path(record.worktree_path), lambda: _reset(project, record, commit, why))
 
 
 def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

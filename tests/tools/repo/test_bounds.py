@@ -279,8 +279,8 @@ def test_no_index_of_many_files_is_written(
     commit = plant_bomb(worktree)
     with pytest.raises(git.TooMuch):
         trash.files_as_tree(worktree.path, commit)
-    with pytest.raises(git.TooMuch):
-        trash._tree_of_files(worktree.path, commit, [], ())
+    with pytest.raises(git.TooMuch), indexes.own_index(worktree.path) as index:
+        trash._tree_of_files(indexes.Files(worktree.path, index), commit, [], ())
     worktree.git("update-ref", "HEAD", f"{commit}^")
     worktree.git("read-tree", commit)
     with pytest.raises(git.TooMuch):

@@ -577,6 +577,38 @@ def reset_as_nobody(bench: Bench, cwd: Path) -> bool:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+@pytest.mark.parametrize("what", ["new", "tracked", "unreadable", "repository"])
+def test_what_an_agent_may_not_change_does_not_stop_a_reset(what: str) -> None:
+    """Go's module cache has read-only directories. Break: handle permissions only where a whole tree is removed."""
+    place = Path(tempfile.mkdtemp())
+    try:
+        Bench.make(place)
+        bench = Bench(place)
+        Repo(bench.tree.path / "nested").commit("lib.c")
+        bench.write("mod/new.go", "text\n")
+        bench.reset()  # modules that Python loads on the way may be unreadable for another user
+        path = bench.write("src/a.txt" if what == "tracked" else "mod/x/new.go", "PRECIOUS\n")
+        match what:
+            case "new" | "tracked":
+                path.parent.chmod(0o555)
+            case "unreadable":
+                path.chmod(0)
+            case _:
+                Repo(bench.tree.path / "nested").commit("lib.c", "PRECIOUS\n")
+                (bench.tree.path / "nested").chmod(0o555)
+        subprocess.run(["chown", "-R", "65534:65534", str(place)], check=True)
+        assert reset_as_nobody(bench, place)
+        subprocess.run(["chown", "-R", "root", str(place)], check=True)
+        assert bench.has("PRECIOUS")
+        assert uncommitted.tree_state(bench.tree.path).clean
+        assert not (bench.tree.path / "nested").exists()
+        assert (bench.tree.path / "src/a.txt").read_text() == "a\n"
+    finally:
+        subprocess.run(["chown", "-R", "root", str(place)], check=True)
+        shutil.rmtree(place)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
 def test_a_clone_that_may_not_be_written_removes_nothing() -> None:
     """As another user, for whom modes count. Break: continue when a pin fails."""
     place = Path(tempfile.mkdtemp())
