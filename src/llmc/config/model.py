@@ -507,7 +507,7 @@ class Fleet(Table, frozen=True, kw_only=True):
     fence_ref: Annotated[
         str,
         option(
-            "Git ref on the remote that moves with each landing; use a new branch if the host allows only branches",
+            "Git ref on the remote that moves with each landing; a new branch if the host allows only branches",
             check=check_branch_name,
             min_length=1,
         ),

@@ -9,8 +9,10 @@ from llmc.workers.restore import Entry
 def test_the_trash_is_listed_in_columns() -> None:
     """Break: print each entry as wide as it is."""
     entries = [
-        Entry("adam", "20261115T101612-1a2a", "reset", subject="One"),
-        Entry("charlotte", "odd", "nuke", subject="Two", directory=Path("/trash/x"), size_bytes=2000),
+        Entry("adam", "20261115T101612-1a2a", "reset", subject="One", work="One"),
+        Entry(
+            "charlotte", "odd", "nuke", subject="Two", work="Two", directory=Path("/trash/x"), size_bytes=2000
+        ),
     ]
     first, second = _lines(entries, 2e9)
     assert first.index("One") == second.index("Two")
