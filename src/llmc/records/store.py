@@ -219,8 +219,12 @@ class Store:
 
     def elsewhere(self) -> Refused | None:
         """Set in a moved or copied root: its records name worktrees in another place, maybe those of another root."""
+        try:
+            workers = self.read().workers.values()
+        except (NotFound, StateError):
+            return None  # without records nothing is named; whoever needs them reads them again
         here = str(self.root.path)
-        for there in {_root_in(record) for record in self.read().workers.values()} - {here, ""}:
+        for there in {_root_in(record) for record in workers} - {here, ""}:
             with contextlib.suppress(OSError):
                 if os.path.samefile(here, there):
                     continue  # through a link

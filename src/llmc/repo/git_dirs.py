@@ -69,6 +69,17 @@ def entry_of(root: Path, worktree: Path) -> Path | None:
     return None
 
 
+def nested(root: Path, worktree: Path) -> list[Path]:
+    """The clone's linked worktrees inside another one, whether their directories exist or not."""
+    found = []
+    for entry in entries(root):
+        with contextlib.suppress(OSError):
+            place = Path(line_of(entry / "gitdir")).parent
+            if worktree in place.parents:
+                found.append(place)
+    return found
+
+
 def pointer_to(own: Path) -> bytes:
     """The content of the `.git` file of a worktree with this repository."""
     return f"gitdir: {own}\n".encode("utf-8", "surrogateescape")

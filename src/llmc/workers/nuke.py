@@ -32,9 +32,7 @@ _GIT_FILES = ".llmc-git"
 
 class _Saved(Struct, frozen=True):
     ref: str | None
-    #: whether the ref has everything; else git's files of the worktree are kept, too
-    whole: bool = False
-    #: why git could not read the worktree
+    #: why git could not read the worktree; then git's files of it are kept, too
     problem: str = ""
 
 
@@ -61,7 +59,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
     with fault_step("nuke.move"):
         move_into_trash(Path(record.worktree_path), folder)
         _keep_repository(project, name, folder)
-        if not saved.whole:
+        if saved.problem:
             _keep_entry(project, record, folder)
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
@@ -104,7 +102,7 @@ def _pin(project: Project, record: WorkerRecord) -> _Saved:
             problem = str(error)
         else:
             _tell(project, record.name, ref)
-            return _Saved(ref, whole=True)
+            return _Saved(ref)
     tip = git.resolve(root.path, f"refs/heads/{record.branch}")
     if not os.path.lexists(worktree):
         earlier = record.removal_ref
@@ -214,10 +212,11 @@ def _into(folder: Path | None, place: Path) -> None:
 
 
 def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:
-    root = project.root.path
+    root, worktree = project.root.path, Path(record.worktree_path)
     with project.repo_lock():
-        git.git(root, "worktree", "unlock", record.worktree_path, check=False)
-        worktrees.prune(project, Path(record.worktree_path), record.name, saved=ref)
+        for place in (worktree, *git_dirs.nested(root, worktree)):
+            git.git(root, "worktree", "unlock", str(place), check=False)
+            worktrees.prune(project, place, record.name, saved=ref)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         loose = root / ".git/refs/heads" / record.branch
         if tip is None and loose.is_file():
