@@ -443,7 +443,7 @@ def test_ctrl_c_ends_quietly(shared: Fleet, copy: Path, argv: list[str]) -> None
 
 @pytest.fixture
 def full_disk(shared: Fleet, copy: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of the root on a full file system."""
+    """A copy of the root on a full file system, whose records name its own worktrees."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
@@ -452,6 +452,8 @@ def full_disk(shared: Fleet, copy: Path, tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NO SMALL DISK: mounting a tmpfs failed: {mounted.stderr.strip()}")
     try:
         shutil.copytree(copy, disk / "root")
+        state = disk / "root/state.json"
+        state.write_text(state.read_text().replace(f'"{shared.root}/', f'"{disk}/root/'))
         (disk / "root/state.json.bak").unlink()  # the new backup would free its space
         with (disk / "filler").open("wb", buffering=0) as filler:
             for size in (65536, 4096, 1):

@@ -78,6 +78,20 @@ def may_name_repositories(index: Path) -> bool:
     return False
 
 
+def compare_again(worktree: Path, names: Iterable[str]) -> None:
+    """Make git compare the contents of these files: one whose size is not that in the index counts as changed.
+
+    The size there is an old one after a move with an index of our own that wrote other line ends.
+    """
+    wanted = {*names}
+    rows = [
+        row for row in git.listed(worktree, "ls-files", "--stage", "-z") if row.partition("\t")[2] in wanted
+    ]
+    given = git.nul_separated(rows)
+    git.git(worktree, "update-index", "-z", "--index-info", check=False, input=given, timeout_s=300)
+    git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)
+
+
 @contextmanager
 def own_index(worktree: Path) -> Iterator[Path]:
     """The path of an index of our own, removed at the end."""

@@ -294,7 +294,9 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         submodules.clean(project, record, worktree, modules, why)
         furnish(project, record)
         left = uncommitted.tree_state(worktree)
-        if left.tracked and _restore_missing(worktree, left.tracked):
+        if left.tracked:
+            _restore_missing(worktree, left.tracked)
+            indexes.compare_again(worktree, left.tracked)
             left = uncommitted.tree_state(worktree)
         if left.clean:
             return ref
@@ -409,13 +411,12 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
 
 
-def _restore_missing(worktree: Path, names: Sequence[str]) -> bool:
-    """Write the files that are missing, and overwrite none; whether there were any."""
+def _restore_missing(worktree: Path, names: Sequence[str]) -> None:
+    """Write the files that are missing, and overwrite none."""
     missing = [name for name in names if not os.path.lexists(worktree / name)]
     if missing:
         index = ["checkout-index", "--index", "--quiet", "-z", "--stdin"]
         git.git(worktree, *index, input=git.nul_separated(missing), check=False, timeout_s=300)
-    return bool(missing)
 
 
 def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:
