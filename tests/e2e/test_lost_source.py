@@ -76,10 +76,10 @@ def test_a_source_that_was_moved_away(fleet: Fleet) -> None:
     for command in COMMANDS:
         done = ours(fleet, *command, code=1)
         assert f"the source repository {fleet.source} does not exist" in done.err, command
-        assert "`llmc config set repo.source PATH`" in done.err, command
+        assert "`llmc config set repo.source PATH-OR-URL`" in done.err, command
         assert "git -C" not in done.err, command
     (item,) = items(fleet)
-    assert (item["severity"], item["next"]) == ("blocked", "llmc config set repo.source PATH")
+    assert (item["severity"], item["next"]) == ("blocked", "llmc config set repo.source PATH-OR-URL")
     wrong = ours(fleet, "config", "set", "repo.source", str(fleet.home))
     assert f"{fleet.home} is not a git repository" in wrong.err
     assert [item["who"] for item in items(fleet)] == [str(fleet.home)]

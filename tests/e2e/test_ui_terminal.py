@@ -180,7 +180,7 @@ def test_a_command_never_keeps_the_screen(screen: Open, scripted: Fleet) -> None
     ui.press("Enter")
     ui.sees("llmc wait adam --status needs_review  ...")
     ui.press("q")
-    ui.sees("is still running. Stop it and leave?", "y leave")
+    ui.sees("is still running. Stop it and quit?", "y quit")
     ui.press("y")
     ui.sees("BACK AT THE PROMPT", timeout_s=5)
     assert ui.exit_code == 0

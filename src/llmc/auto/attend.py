@@ -424,7 +424,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     except CommandFailed as error:
         raise run.hard(Cause.COMMAND, record, error) from error
     except Unreachable as error:
-        run.say(f"{record.name} is waiting to start: {error.message}")
+        run.say(f"{record.name} is waiting to start its task: {error.message}")
         return run.wait(record, accept_journal.POLL_S)
     except LlmcError as error:
         return run.try_later(record, "begin", BEGINS, Cause.GIT, error)

@@ -222,7 +222,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Land the work; whether to look for the next step. Work that cannot land waits for the source or its worker."""
     task = assignment_of(record)
     if task.unlanded and run.queue.source.books().kept_back(task.task) == WITHDRAWN:
-        reason = f"the goal withdrew the task after its work failed to land: {task.unlanded}"
+        reason = f"the task was withdrawn from its goal after the task's work failed to land: {task.unlanded}"
         return give_up(run, project, record, GiveUp(Cause.TASK, reason, counts=False))
     if task.unlanded:  # its work was rejected: the worker is told before anything else lands
         return _return_unlanded(run, project, record, task.unlanded)

@@ -183,28 +183,28 @@ class Contained(Table, frozen=True, kw_only=True):
     presets: Annotated[
         tuple[Literal["auto"] | PresetName, ...],
         option(
-            'Tool chains that contained agents and checks can use; "auto" means those that the repository uses',
+            'Tool chains for contained agents and checks; "auto" means those that the repository uses',
             parse=as_array,
         ),
     ] = ("auto",)
     read: Annotated[
         tuple[Place, ...],
         option(
-            "Files and directories that contained agents and checks can read; ~ is allowed",
+            "Files and directories readable by contained agents and checks; ~ is allowed",
             example=["~/.m2/settings.xml"],
         ),
     ] = ()
     write: Annotated[
         tuple[Place, ...],
         option(
-            "Directories that contained agents and checks can write to; treat the contents as untrusted",
+            "Directories writable by contained agents and checks; treat their contents as untrusted",
             example=["/srv/fixtures"],
         ),
     ] = ()
     hosts: Annotated[
         tuple[HostName, ...],
         option(
-            "Hosts that contained agents and checks may connect to: host, host:port or *.domain",
+            "Hosts reachable from contained agents and checks: host, host:port or *.domain",
             example=["pypi.org", "*.npmjs.org", "localhost:5432"],
             parse=as_array,
         ),
@@ -411,12 +411,16 @@ class Auto(Table, frozen=True, kw_only=True):
     ] = 300.0
     api_backoff_secs: Annotated[
         float,
-        duration("Initial wait while the API is overloaded or unreachable; doubles up to 30 minutes", gt=0),
+        duration(
+            "Initial delay before a retry when the API is overloaded or unreachable; doubles up to 30 minutes",
+            gt=0,
+        ),
     ] = 60.0
     dirty_backoff_secs: Annotated[
         float,
         duration(
-            "Initial wait while the source repository has uncommitted changes; doubles up to 1 hour", gt=0
+            "Initial delay before a retry when the source repository has uncommitted changes; doubles up to 1 hour",
+            gt=0,
         ),
     ] = 60.0
     budget: Budget = Budget()

@@ -279,10 +279,10 @@ def _settings_problem(project: Project, record: WorkerRecord) -> str:
         command = sessions.hook_command(project, record.name)
         same = agent_for(project).has_hooks(read_given(path), command)
     except FileNotFoundError:
-        return f"its hook settings {path} are missing"
+        return f"its hook settings in {path} are missing"
     except (OSError, ValueError, LlmcError):
-        return f"cannot read its hook settings {path}"
-    return "" if same else f"its hook settings {path} differ from what this version of llmc writes"
+        return f"cannot read its hook settings in {path}"
+    return "" if same else f"its hook settings in {path} differ from what this version of llmc writes"
 
 
 def _found_prompt(project: Project, record: WorkerRecord) -> str:

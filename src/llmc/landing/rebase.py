@@ -470,7 +470,7 @@ def tell(project: Project, name: str) -> LlmcError:
         text = f"{problem}; {name} {does}"
         return Conflict(
             text,
-            hint=f"Run `llmc accept {name}` again when its status is needs_review.",
+            hint=f"Run `llmc accept {name}` again once {name}'s status is needs_review.",
             worker=name,
             files=files,
         )

@@ -174,7 +174,7 @@ def _files_changed(root: Path, shown: _Shown) -> tuple[tuple[FileChange, ...], s
     try:
         return changed_files(root, shown.base, shown.result), ""
     except Overran as error:
-        return (), f"the changed files are not listed: {error.message}"
+        return (), f"cannot list the changed files: {error.message}"
 
 
 def _what_lands(project: Project, name: str, head: str) -> _Shown:

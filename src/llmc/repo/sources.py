@@ -17,7 +17,7 @@ from llmc.repo.project import Project
 ASK_S = 20.0
 
 _SET_BRANCH = "llmc config set repo.default_branch"
-_MOVED = "llmc config set repo.source PATH"
+_MOVED = "llmc config set repo.source PATH-OR-URL"
 _HEADS = pattern(r"^([0-9a-f]{40,64})\trefs/heads/(.+)$", re.MULTILINE)
 _CURRENT = pattern(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
 

@@ -187,10 +187,11 @@ class Moving(Performing):
         if order is None:
             self.exit(root)
             return
-        how = "Stop it and leave?" if order.stops else "Leave when it has finished?"
+        does = "quit" if root is None else "switch"
+        how = f"Stop it and {does}?" if order.stops else f"{does.capitalize()} when it finishes?"
         way_back = "cancel to let the command finish" if order.stops else "cancel to see its result here"
         question = f"{order.command} is still running. {how}"
-        self._ask(question, "leave", way_back, lambda: self.leave(root, (*asked, order)))
+        self._ask(question, does, way_back, lambda: self.leave(root, (*asked, order)))
 
     def do_leave(self) -> None:
         self.exit(None)

@@ -215,7 +215,7 @@ def test_a_review_of_many_files_lists_none(project: Project, worktree: Worktree,
         (worktree.path / name).unlink()
     shown = review.look(project, worker_of(project)[0])
     assert (shown.head, shown.files, shown.too_large) == (commit, (), True)
-    assert "the changed files are not listed: `git` " in shown.warnings[-1]
+    assert "cannot list the changed files: `git` " in shown.warnings[-1]
     with Peak() as peak, pytest.raises(git.TooMuch):
         review.changed_files(project.root.path, shown.base, shown.result)
     assert peak.bytes < 4 * MIB

@@ -68,7 +68,7 @@ def test_the_branch_that_is_proposed(project: Project, source: Repo, form: str) 
 
 def test_a_source_that_is_gone_or_no_repository(project: Project, source: Repo, tmp_path: Path) -> None:
     """Break: print git's error."""
-    fix = "llmc config set repo.source PATH"
+    fix = "llmc config set repo.source PATH-OR-URL"
     os.rename(source.path, tmp_path / "moved")
     assert said(project) == (f"the source repository {source.path} does not exist", fix)
     url = using(project, source=f"file://{source.path}")

@@ -34,7 +34,7 @@ def test_an_order_goes_on_when_the_screen_is_closed(project: Project) -> None:
         await screen.until(lambda: "w1" in screen.app.jobs)
         await screen.press("q")
         assert screen.app.confirm is not None
-        assert screen.app.confirm.question == f"{COMMAND} is still running. Leave when it has finished?"
+        assert screen.app.confirm.question == f"{COMMAND} is still running. Quit when it finishes?"
         await screen.confirm()
 
     app = drive(project, leave)
@@ -60,7 +60,7 @@ def test_every_order_that_runs_is_asked_about(project: Project) -> None:
         await screen.until(lambda: "w1" in screen.app.jobs)
         await screen.press("q")
         assert screen.app.confirm is not None
-        assert screen.app.confirm.question == "llmc wait w1 is still running. Stop it and leave?"
+        assert screen.app.confirm.question == "llmc wait w1 is still running. Stop it and quit?"
         await screen.confirm()
         await screen.until(lambda: screen.app.confirm is not None)
         assert COMMAND in screen.app.confirm.question
