@@ -79,7 +79,7 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert refused.json["conflicts"] == ["a.txt"]
     assert refused.json["status"] == "rebasing"
     assert (
-        "adam's commits conflict with main in a.txt; adam is resolving the conflicts. Run `llmc accept adam` again when"
+        "adam's commits conflict with main in a.txt; adam is resolving the conflicts. Run `llmc accept adam` again once"
         in refused.err
     )
     done = fleet.wait("adam", "needs_review")

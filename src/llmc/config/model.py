@@ -419,7 +419,7 @@ class Auto(Table, frozen=True, kw_only=True):
     dirty_backoff_secs: Annotated[
         float,
         duration(
-            "Initial delay before a retry when the source repository has uncommitted changes; doubles up to 1 hour",
+            "Initial delay before a retry when the source has uncommitted changes; doubles up to 1 hour",
             gt=0,
         ),
     ] = 60.0
