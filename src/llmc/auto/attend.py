@@ -341,7 +341,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         task, claim = found
         if not handover.take_over(run, project, record, claim):
             return False
-        run.begun[claim.task] += 1
+        run.begin(claim.task)
         assignment = Assignment(
             task_id=task.id,
             task_list=claim.task.list,
@@ -369,7 +369,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
                     claim=claim.id,
                 )
         if held:  # by the user, while its task was being chosen
-            run.begun[claim.task] -= 1
+            run.take_back(claim.task)
             queue.release(project, run.queue.source, claim, f"{record.name} is on hold")
             return False
     run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
@@ -381,7 +381,7 @@ def _to_retry(run: Run, backoff_s: float) -> dict[TaskKey, float]:
     books, now = run.queue.source.books(), now_unix()
     return {
         task: books.waits_s(task, backoff_s, now)
-        for task in +run.begun
+        for task in run.begun
         if not (books.is_completed(task) or books.kept_back(task) or books.claim_on(task))
     }
 

@@ -54,8 +54,9 @@ class Run(Struct):
     #: why no new tasks are started; "" while they are
     draining: str = ""
     ends_as_asked: bool = False
-    #: how often each task was begun: a retry is not another task
-    begun: Counter[TaskKey] = field(default_factory=Counter)
+    #: how often each task was begun: a retry is not another task. Lanes count while the daemon's loop reads
+    _begun: Counter[TaskKey] = field(default_factory=Counter)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
     #: workers take tasks one at a time
     taking: threading.Lock = field(default_factory=threading.Lock)
     #: one worker at a time checks the default branch
@@ -73,10 +74,25 @@ class Run(Struct):
         self.ends_as_asked = asked if not self.draining else self.ends_as_asked
         self.draining = self.draining or why
 
+    def begin(self, task: TaskKey) -> None:
+        with self._counting:
+            self._begun[task] += 1
+
+    def take_back(self, task: TaskKey) -> None:
+        """Uncount a task that was not started after all."""
+        with self._counting:
+            self._begun[task] -= 1
+
+    @property
+    def begun(self) -> frozenset[TaskKey]:
+        """The tasks that this run has begun."""
+        with self._counting:
+            return frozenset(+self._begun)
+
     @property
     def is_full(self) -> bool:
         """Whether it has begun as many tasks as it may."""
-        return self.max_tasks is not None and len(+self.begun) >= self.max_tasks
+        return self.max_tasks is not None and len(self.begun) >= self.max_tasks
 
     def wait(self, record: WorkerRecord, wait_s: float = BUSY_S) -> bool:
         """Check the worker again after this time. Always False: it has no next step now."""

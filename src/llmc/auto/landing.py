@@ -177,7 +177,7 @@ def _release_from_worker(
     if isinstance(todo, GiveUp):
         _interrupt(project, record)
     if todo is Do.DELIVER:
-        run.begun[assignment_of(record).task] -= 1  # it was never started
+        run.take_back(assignment_of(record).task)
     why = todo if isinstance(todo, GiveUp) else GiveUp(Cause.PERSON, str(met), counts=False)
     books = _release_task(run, record, why)
     with project.store.transaction() as tx:

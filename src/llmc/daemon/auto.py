@@ -379,6 +379,9 @@ class AutoMode:
         self._watch_persons(state)
         for name in self._asking(state) if self._run.draining else ():
             self._poke(name, 0.0)
+        if self._run.is_full and not self._run.draining and not self._is_at_work(state):
+            for name in self._could_take(state)[:1]:
+                self._poke(name, 0.0)  # ends the run, or retries a task
         if self._run.draining and self._is_quiet(state) and not self._ended:
             with self._project.store.transaction() as tx:
                 tx.remember_auto(False, self._run.draining if self._run.ends_as_asked else "")
@@ -444,6 +447,11 @@ class AutoMode:
         for record in self._records(state):
             if record.status is status:
                 self._poke(record.name, 0.0)
+
+    def _is_at_work(self, state: State) -> bool:
+        return any(
+            record.assignment is not None and not waits_for_answer(record) for record in self._records(state)
+        )
 
     def _is_quiet(self, state: State) -> bool:
         records = self._records(state)

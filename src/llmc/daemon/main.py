@@ -23,6 +23,7 @@ from llmc.base.errors import TROUBLE, LlmcError
 from llmc.base.files import DiskFull, explain, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
+from llmc.base.proc import ShuttingDown
 from llmc.base.wake import listen, receive
 from llmc.daemon import chores, control
 from llmc.daemon.auto import AutoMode, not_ours
@@ -375,8 +376,11 @@ class Daemon:
 
     def _bring_up(self, name: str) -> str:
         """Set up worktree and agent of one worker; the line to print for it."""
-        with clock.watched(lane_name(name), self.root_name):
-            problem = bring_up(self.project, name)
+        try:
+            with clock.watched(lane_name(name), self.root_name):
+                problem = bring_up(self.project, name)
+        except ShuttingDown:
+            problem = "the daemon is stopping"
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
             return f"{name}: not started: {problem}"

@@ -254,6 +254,7 @@ def _on_node(
                 hint=hint,
             )
         change = settled(view, write(view, view.nodes[node_id], now), now)
+        change = goal_end.nothing_left(view, change, now)
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
     after_change(project, store)

@@ -23,7 +23,7 @@ from llmc.base.files import private_dir, write_atomic
 from llmc.base.given import written_out
 from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
-from llmc.base.proc import CALLER_DIR
+from llmc.base.proc import CALLER_DIR, ShuttingDown
 from llmc.base.tmux import Unknown, answered
 from llmc.records import inbox
 from llmc.records.store import Transaction
@@ -86,6 +86,7 @@ def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
 
 
 def _launch(project: Project, record: WorkerRecord, index: int) -> None:
+    _check_goes_on(project)
     agent = agent_for(project)
     instance = os.urandom(6).hex()
     contained = provision.is_contained(project, record)
@@ -152,6 +153,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
             tx.emit("session_launched", worker=record.name, **launched_as)
         write_atomic(spec, json.dumps(payload).encode())
         _close_panes(project, record)
+        _check_goes_on(project)
         pane_id = project.tmux.launch(
             record.session_id,
             record.worktree_path,
@@ -162,6 +164,12 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         )
         with project.store.transaction() as tx:  # until then the pane's own mark identifies it
             tx.update(record.name, pane_id=pane_id)
+
+
+def _check_goes_on(project: Project) -> None:
+    """A daemon that is stopping ends the agents that it knows, so it must not launch another."""
+    if project.stopping is not None and project.stopping():
+        raise ShuttingDown
 
 
 def is_held_as_wanted(project: Project, record: WorkerRecord) -> bool:

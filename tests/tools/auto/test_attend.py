@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from llmc.auto.rules.steps import GiveUp
 from llmc.auto.usage import Spending
 from llmc.base import processes
 from llmc.base.clock import now_unix
-from llmc.base.names import TaskId
+from llmc.base.names import TaskId, TaskKey
 from llmc.base.panes import Pane
 from llmc.goals import dispatch
 from llmc.goals.drive.intents import NUDGE
@@ -211,3 +213,24 @@ def test_workers_that_meet_the_users_changes_at_once_count_one_wait(scripted: Fl
     land_all()
     assert waits() == (2, 2 * first_s)
     assert [row["attempt"] for row in scripted.events("source_dirty")] == [1, 2]
+
+
+def test_tasks_are_counted_while_the_daemon_asks_for_them(scripted: Fleet) -> None:
+    """Lanes begin tasks in threads. Break: read `_begun` without its lock: the daemon ends with a bug."""
+    scripted.set_up("adam", config={"auto.task_list_id": "plan"})
+    run = run_of(open_project(str(scripted.root)), "adam")
+    run.max_tasks = 1_000_000
+    keys = [TaskKey("plan", TaskId(str(number))) for number in range(20_000)]
+    default_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        lane = threading.Thread(target=lambda: [run.begin(key) for key in keys])
+        lane.start()
+        while lane.is_alive():
+            assert not run.is_full
+        lane.join()
+    finally:
+        sys.setswitchinterval(default_s)
+    assert len(run.begun) == len(keys)
+    run.take_back(keys[0])
+    assert keys[0] not in run.begun

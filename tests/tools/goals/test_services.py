@@ -255,3 +255,18 @@ def test_an_id_is_never_used_again(project: Project, monkeypatch: pytest.MonkeyP
     second = planning.create(project, new_goal("Second"), None).view.goal.goal_id
     assert (first, second) == ("goal_1", "goal_2")
     assert open_store(project).view("goal_1").goal.title == "First"
+
+
+def test_a_goal_without_anything_left_asks_how_to_proceed(project: Project) -> None:
+    """Break: leave `nothing_left` out of `_on_node`; or ask although another item is open."""
+    made = planning.create(project, new_goal("Import"), Stub(two_tasks))
+    goal_id = made.view.goal.goal_id
+    work.override(project, "T1.1", goal_id, status="cancelled", reason="not this one")
+    assert work.open_questions(project) == []
+    work.override(project, "T1.2", goal_id, status="cancelled", reason="nor this one")
+    (question,) = work.open_questions(project)
+    assert (question.goal_id, question.reason.text) == (goal_id, "all plan items are cancelled")
+    assert question.reason.options == ("plan it again", "cancel it")
+    work.answer(project, question.id, "2")
+    assert open_store(project).view(goal_id).goal.status is GoalStatus.CANCELLED
+    assert work.open_questions(project) == []

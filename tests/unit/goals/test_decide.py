@@ -355,6 +355,31 @@ def test_what_the_user_wants_done_again_is_done_once(again: N) -> None:
     assert leaf.look(after=10_000) == []
 
 
+@pytest.mark.parametrize("given_up", ["answered", "overridden", "the goal"])
+@pytest.mark.parametrize("then", ["landed", "reported", "blocked"])
+def test_news_about_what_the_user_cancelled_stops_no_tick(given_up: str, then: str) -> None:
+    """The worker finished before the withdrawal reached it. Break: only look at `overridden` in `Round.move_node`."""
+    leaf = OneLeaf().begin()
+    leaf.look(seen(run=Run.IN_FLIGHT), after=10)
+    if given_up == "overridden":
+        leaf.keep(by_hand.override(leaf.view, leaf.node, N.CANCELLED, leaf.now, "no", "human", None))
+    else:
+        leaf.keep(Change(nodes=(replace(leaf.node, status=N.CANCELLED),)))
+    if given_up == "the goal":
+        leaf.view = replaced(leaf.view, goal=replace(leaf.view.goal, status=GoalStatus.CANCELLED))
+    facts = {
+        "landed": seen(merged=Merged("1a2b", leaf.now)),
+        "reported": seen(reports=(Update(status=Claim.IN_PROGRESS, summary="nearly"),)),
+        "blocked": seen(reports=(Update(status=Claim.BLOCKED, summary="no key"),)),
+    }
+    leaf.look(facts[then], after=10)
+    assert leaf.node.status is N.CANCELLED
+    assert leaf.one.status is (S.DONE if then == "landed" else S.CANCELLED)
+    if then == "landed":
+        assert leaf.crystals["S1.1.1"].evidence.commits == ("1a2b",), "the landing is on record"
+        assert leaf.look(after=10_000) == []
+
+
 @pytest.mark.parametrize("end", [GoalStatus.CANCELLED, GoalStatus.ARCHIVED, "node", "gone", "above"])
 def test_what_nobody_wants_is_taken_back_once(end: str) -> None:
     """Cancelled, with one withdrawal that is completed. Break: no `withdraw` in `_close`."""

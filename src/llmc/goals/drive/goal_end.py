@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.moves import HUMAN, commands, is_completed, move_goal, settled
+from llmc.goals.drive.moves import HUMAN, after, commands, is_completed, joined, move_goal, settled
 from llmc.goals.drive.words import fit, joined_evidence, of_parts
 from llmc.goals.model import (
     Asking,
@@ -22,6 +22,7 @@ from llmc.goals.model import (
     GoalStatus,
     GoalView,
     NodeKind,
+    NodeStatus,
     Tested,
 )
 from llmc.goals.plan.plan import children_of
@@ -190,6 +191,23 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
         options=(PLAN_AGAIN, KEEP, CANCEL),
     )
     return _asking(view.goal, reason, event)
+
+
+def nothing_left(view: GoalView, change: Change, now: float) -> Change:
+    """The settled change, plus a question if it cancels the last plan item."""
+    made = after(view, change)
+    phases = [node.status for node in made.nodes.values() if node.kind is NodeKind.PHASE]
+    is_empty = bool(phases) and set(phases) == {NodeStatus.CANCELLED}
+    if not is_empty or made.goal.asks is not None or not made.goal.status.goes_on:
+        return change
+    reason = BlockedReason(
+        kind=REPLAN,
+        text="all plan items are cancelled",
+        question="All plan items are cancelled. How should llmc proceed?",
+        options=(PLAN_AGAIN, CANCEL),
+    )
+    asks = Asking(reason=reason, since=now)
+    return joined(change, Change(goal=replace(made.goal, asks=asks, updated_at=now)))
 
 
 def _asking(goal: Goal, reason: BlockedReason, event: Event) -> Change:

@@ -282,8 +282,8 @@ class Round:
         blocked: BlockedReason | None = None,
         proof: Crystallization | None = None,
     ) -> Node:
-        """Change the status, unless the user overrode it."""
-        if node.status is to or node.overridden:
+        """Change the status, unless the user decided it: what they cancelled stays so, even if its work lands."""
+        if node.status is to or node.overridden or node.status is NodeStatus.CANCELLED:
             return node
         moved, event = move_node(node, to, self.now, reason=reason, blocked=blocked, proof=proof)
         self.nodes[node.node_id] = moved
