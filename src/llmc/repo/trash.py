@@ -424,8 +424,11 @@ def _tree_of_index(worktree: Path) -> str | None:
         _refuse_too_many(worktree, "ls-files", "-z", env=env)  # a sparse index names directories
         unmerged = git.listed(worktree, "ls-files", "--unmerged", "-z", env=env)
         if unmerged:
-            names = git.nul_separated([row.partition("\t")[2] for row in unmerged])
-            git.git(worktree, "update-index", "--force-remove", "-z", "--stdin", env=env, input=names)
+            # Mode 0 removes. With `--force-remove` git needs a worktree, which a lost one is not.
+            none = "0" * len(unmerged[0].split()[1])
+            names = dict.fromkeys(row.partition("\t")[2] for row in unmerged)
+            rows = git.nul_separated(f"0 {none}\t{name}" for name in names)
+            git.git(worktree, "update-index", "-z", "--index-info", env=env, input=rows)
         return git.git(worktree, *indexes.DURABLE, "write-tree", env=env).stdout.strip()
     except FileNotFoundError:
         return None

@@ -6,9 +6,14 @@ from pathlib import Path
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import explain, read_text, remove_tree
+from llmc.base.text import pattern
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, git_dirs, lfs, trash
 from llmc.repo.project import Project
+
+#: `git log` without what a configuration may add
+PLAIN_LOG = ("-z", "--no-show-signature")
+_IDS = pattern(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 
 
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
@@ -50,14 +55,51 @@ def discard(project: Project, entry: Path, worker: str, *, saved: str | None = N
     It goes to the trash if it has repositories of submodules, or cannot be read.
     """
     root, ref, is_read = project.root, None, False
-    if (entry / "HEAD").exists():  # else git would read the clone's own
-        with contextlib.suppress(LlmcError):
+    with contextlib.suppress(LlmcError, OSError):
+        if os.path.samefile(git.git_dir(entry), entry):  # else git would read the clone around it
             ref = trash.pin_entry(root, entry, worker, "worktree", tips=unfinished(entry), saved=saved)
             is_read = True
+    if not is_read:
+        ref = _pin_named(project, entry, worker)
     if not is_read or os.path.lexists(entry / "modules"):
         _take_out(project, entry, ref or trash.pin_commit(root, worker, "worktree", _some_commit(project)))
     else:
         remove_tree(entry)
+
+
+def _pin_named(project: Project, entry: Path, worker: str) -> str | None:
+    """Pin the commits that the files of an entry name, which git cannot read as a whole; the last ref, if any."""
+    ref = None
+    with contextlib.suppress(LlmcError):
+        for commit in tips_beyond(project.root.path, named_in_files(entry), [_some_commit(project)]):
+            ref = trash.pin_commit(project.root, worker, "worktree", commit)
+    return ref
+
+
+def named_in_files(entry: Path) -> list[str]:
+    """The commits that the files of git's entry name: HEAD, its log, and what is in progress."""
+    names = ("HEAD", "logs/HEAD", "rebase-merge/autostash", "rebase-apply/autostash", *PSEUDO)
+    return [commit for name in names for commit in ids_in(entry / name)]
+
+
+def ids_in(file: Path) -> list[str]:
+    return [commit for commit in _IDS.findall(read_text(file)) if commit.strip("0")]
+
+
+def tips_beyond(repo: Path, commits: list[str], kept: list[str]) -> list[str]:
+    """The commits that are in no other, and not in those that are kept anyway."""
+    if not commits:
+        return []
+    listed = "".join(f"{line}\n" for line in [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept)])
+    command = ["log", *PLAIN_LOG, "--format=%H %P", "--ignore-missing", "--stdin"]
+    done = git.git(repo, *command, input=listed.encode(), timeout_s=300)
+    return tips_of([row.split() for row in git.rows(done.stdout)])
+
+
+def tips_of(commits: list[list[str]]) -> list[str]:
+    """The commits that are not a parent of another."""
+    parents = {parent for _, *of in commits for parent in of}
+    return [commit for commit, *_ in commits if commit not in parents]
 
 
 def _take_out(project: Project, entry: Path, ref: str) -> None:

@@ -12,8 +12,7 @@ from msgspec import Struct
 from llmc.base import inside
 from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.files import explain, private_dir, read_text, remove_tree
-from llmc.base.text import pattern
+from llmc.base.files import explain, private_dir, remove_tree
 from llmc.config.load import load_config
 from llmc.landing import review
 from llmc.records.worker import WorkerRecord
@@ -22,8 +21,6 @@ from llmc.repo.project import Project
 from llmc.sessions import intake, sessions
 from llmc.workers import reset
 
-_PLAIN = ("-z", "--no-show-signature")
-_IDS = pattern(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 #: what a worktree that git cannot read leads to
 _UNREADABLE = (LlmcError, OSError, ValueError, RecursionError)
 #: where git's files of a worktree or a repository are, in its trashed directory
@@ -112,7 +109,7 @@ def _pin(project: Project, record: WorkerRecord) -> _Saved:
     at = tip or git.out(root.path, "rev-parse", project.base)
     with contextlib.suppress(LlmcError):  # the files that name them go to the trash, too
         kept = [commit for commit in (at, git.resolve(root.path, project.base)) if commit]
-        for commit in _tips_beyond(root.path, _named_in_files(project, record), kept):
+        for commit in worktrees.tips_beyond(root.path, _named_in_files(project, record), kept):
             _tell(project, record.name, trash.pin_commit(root, record.name, "nuke", commit))
     ref = trash.pin_commit(root, record.name, "nuke", at)
     _tell(project, record.name, ref)
@@ -129,38 +126,21 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
     """Commits named only by the worktree's reflogs, or by worktrees inside it, which are removed with it."""
     commits = []
     for name in ("HEAD", f"refs/heads/{record.branch}"):
-        log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
+        log = git.git(
+            worktree, "log", "--walk-reflogs", *worktrees.PLAIN_LOG, "--format=%H", name, "--", check=False
+        )
         commits += git.rows(log.stdout)
     commits += [head for path, head in git.worktrees(worktree) if path.startswith(f"{worktree}/")]
     commits += [*worktrees.unfinished(worktree), *_named_in_files(project, record)]
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
-    return _tips_beyond(worktree, commits, [commit for commit in kept if commit])
-
-
-def _tips_beyond(repo: Path, commits: list[str], kept: list[str]) -> list[str]:
-    """The commits that are in no other, and not in those that are kept anyway."""
-    listed = "".join(f"{line}\n" for line in [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept)])
-    if not commits:
-        return []
-    command = ["log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin"]
-    done = git.git(repo, *command, input=listed.encode(), timeout_s=300)
-    return tips_of([row.split() for row in git.rows(done.stdout)])
+    return worktrees.tips_beyond(worktree, commits, [commit for commit in kept if commit])
 
 
 def _named_in_files(project: Project, record: WorkerRecord) -> list[str]:
-    """What git's files of a worktree name: git says nothing of a HEAD or a branch that it cannot read."""
-    names = ("HEAD", "logs/HEAD", "rebase-merge/autostash", "rebase-apply/autostash", *worktrees.PSEUDO)
+    """What git's files of a worktree and its branch name: git says nothing of a HEAD or a branch that it cannot read."""
     entry = git_dirs.entry_of(project.root.path, Path(record.worktree_path))
-    files = [entry / name for name in names] if entry else []
-    files.append(project.root.path / ".git/logs/refs/heads" / record.branch)
-    found = [commit for file in files for commit in _IDS.findall(read_text(file))]
-    return [commit for commit in found if commit.strip("0")]
-
-
-def tips_of(commits: list[list[str]]) -> list[str]:
-    """The commits that are not a parent of another."""
-    parents = {parent for _, *of in commits for parent in of}
-    return [commit for commit, *_ in commits if commit not in parents]
+    log = project.root.path / ".git/logs/refs/heads" / record.branch
+    return [*(worktrees.named_in_files(entry) if entry else []), *worktrees.ids_in(log)]
 
 
 def move_into_trash(worktree: Path, folder: Path | None) -> None:

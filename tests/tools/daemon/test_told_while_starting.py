@@ -30,6 +30,8 @@ def test_a_start_that_hangs_does_not_hold_up_the_end(scripted: Fleet) -> None:
     """Break: count only lanes among the work that did not finish; the process would wait for the start forever."""
     fleet = set_up(scripted)
     daemon = Daemon(fleet, "--concurrency", "1", LLMC_FAULT="session.launch:before:hang")
-    wait_until(fleet.worktree("auto-1").exists, 30)
+    wait_until(
+        (fleet.root / ".llmc/agents/auto-1.settings.json").exists, 30
+    )  # written just before the launch
     assert daemon.stop() == 0
     assert f"the daemon's work on auto-1 did not finish within {DRAIN_S:g} s" in daemon.said

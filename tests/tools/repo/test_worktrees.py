@@ -226,6 +226,55 @@ def test_what_only_gits_entry_has_of_a_lost_worktree(
     assert admin(project).exists() is (by == "up")
 
 
+@pytest.mark.parametrize("by", ["up", "nuke"])
+def test_a_lost_worktree_in_the_middle_of_a_conflict(
+    project: Project, worker: tuple[WorkerRecord, Worktree], by: str
+) -> None:
+    """Commits off the branch, an autostash, what was staged. Break: `--force-remove` in `_tree_of_index`, which
+    needs a worktree.
+    """
+    record, worktree = worker
+    worktree.git("checkout", "-q", "--detach")
+    other = worktree.commit("a.txt", "other\n")
+    worktree.git("checkout", "-q", "HEAD^")
+    tip = worktree.commit("a.txt", "mine\n")
+    stash = run_git(project.root.path, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Stashed")
+    worktree.git("merge", "--no-edit", other, check=False)
+    assert worktree.git("ls-files", "--unmerged")
+    worktree.write("b.txt", "b\n")
+    worktree.git("add", "b.txt")
+    worktree.git("update-ref", "MERGE_AUTOSTASH", stash)
+    shutil.rmtree(worktree.path)
+    if by == "up":
+        provision.provision(project, record)
+    else:
+        nuke.nuke_worker(project, "w1")
+    pins = [ref for (ref,) in git.refs(project.root.path, "refs/llmc/trash/w1", "refname")]
+    for commit in (tip, stash, other):
+        assert any(git.is_ancestor(project.root.path, commit, ref) for ref in pins), commit
+    assert any("b.txt" in run_git(project.root.path, "ls-tree", "--name-only", ref) for ref in pins)
+
+
+@pytest.mark.parametrize("head", [b"", b"x", b"ref: ", b"0" * 7])
+def test_an_entry_that_git_does_not_take_for_one_goes_to_the_trash(
+    project: Project, worker: tuple[WorkerRecord, Worktree], head: bytes
+) -> None:
+    """As after a power cut. git reads the clone around it instead. Break: look only for a file named HEAD."""
+    record, worktree = worker
+    worktree.git("checkout", "-q", "--detach")
+    tip = worktree.commit("work.txt")
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    index = (admin(project) / "index").read_bytes()
+    (admin(project) / "HEAD").write_bytes(head)
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    pins = [ref for (ref,) in git.refs(project.root.path, "refs/llmc/trash/w1", "refname")]
+    assert any(git.is_ancestor(project.root.path, tip, ref) for ref in pins)
+    assert [file.read_bytes() for file in project.root.trash.glob("*/w1/index")] == [index]
+    assert uncommitted.tree_state(worktree.path).clean
+
+
 def test_a_lost_worktree_without_work_leaves_nothing_in_the_trash(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:

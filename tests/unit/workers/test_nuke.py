@@ -1,6 +1,6 @@
 """Which commits a pin must name so that all of them are kept."""
 
-from llmc.workers.nuke import tips_of
+from llmc.repo.worktrees import tips_of
 
 
 def test_only_commits_that_are_nobodys_parent() -> None:
