@@ -1,11 +1,12 @@
-.PHONY: help setup demo test test-web pictures pictures-web compiled-tests soak drills check checklist lint unit bench docs lock clean
+SOAK := examples portable postgres contained contained-as-user as-user long
+.PHONY: help setup demo test test-web pictures pictures-web compiled-tests soak $(SOAK:%=soak-%) drills check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Bytecode is kept, whatever the caller's environment says: or each of the suite's processes compiles every test again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help:            ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup:           ## make .venv with llmc in it
 	@scripts/setup
@@ -32,7 +33,7 @@ pictures-web:    ## draw the pictures of the web page again
 	@scripts/setup --browser
 	@$(BIN)/python scripts/make-pictures-web
 
-# Auto mode, the supervisor, goals and drills. The nights, most seeds and the real client are in the line with `-m soak`.
+# Auto mode, the supervisor, goals and drills. The nights, most seeds and the real client are in soak-long.
 BOTH_WAYS := $(BIN)/pytest -p no:cacheprovider -n 4 --dist worksteal -m "not real_client" \
 	-k "not night_in_minutes and (not ten_kills or ten_kills[1])" \
 	tests/e2e/test_auto*.py tests/e2e/test_overseer*.py tests/e2e/test_remediation.py tests/e2e/test_attention.py \
@@ -41,13 +42,22 @@ BOTH_WAYS := $(BIN)/pytest -p no:cacheprovider -n 4 --dist worksteal -m "not rea
 soak:            ## the long half of the suite; and on other terms: portable, PostgreSQL, contained, as an ordinary user
 	@scripts/setup --client
 	@$(BIN)/python -m tests.support.npm_client
-	@$(BIN)/pytest -n 4 --dist worksteal -m soak
-	@LLMC_PORTABLE=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not soak" tests/tools/base tests/e2e
-	@LLMC_TEST_POSTGRES=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not drill" tests/e2e/test_auto*.py tests/e2e/test_goal*.py tests/tools/goals
-	@SANDBOX=on $(BOTH_WAYS)
-	@SANDBOX=on scripts/as-user $(BOTH_WAYS)
-	@scripts/as-user $(BOTH_WAYS)
+	@$(MAKE) --no-print-directory -j 1 -k $(SOAK:%=soak-%)
+
+soak-examples:
 	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile=many tests/unit
+soak-portable:
+	@LLMC_PORTABLE=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not soak" tests/tools/base tests/e2e
+soak-postgres:
+	@LLMC_TEST_POSTGRES=1 $(BIN)/pytest -n 4 --dist worksteal -m "not real_client and not drill" tests/e2e/test_auto*.py tests/e2e/test_goal*.py tests/tools/goals
+soak-contained:
+	@SANDBOX=on $(BOTH_WAYS)
+soak-contained-as-user:
+	@SANDBOX=on scripts/as-user $(BOTH_WAYS)
+soak-as-user:
+	@scripts/as-user $(BOTH_WAYS)
+soak-long:
+	@scripts/in-memory $(BIN)/pytest -n 4 --dist worksteal -m soak
 
 drills: setup     ## every failure an unattended fleet can meet, made to happen for real
 	@$(BIN)/llmc drill --all
