@@ -111,8 +111,8 @@ def unset(ctx: click.Context, key: str) -> None:
 def edit(ctx: click.Context) -> None:
     """Edit config.toml in $EDITOR
 
-    Saves config.toml only if the edited text is valid. If config.toml has changed in the meantime, adds these changes to
-    your text instead, for you to check and save.
+    Saves config.toml only if the edited text is valid. If config.toml changed while you were editing, llmc merges those
+    changes into your draft and asks you to check and save it again.
     """
     root = root_of(ctx)
     draft = settings.draft(root)

@@ -269,7 +269,7 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
     if goal.checked is not None:
         found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
         found += [f"not checked automatically: {text}" for text in goal_views.unchecked(goal)]
-        said = f"at commit {goal.checked.commit[:12]}" + (
+        said = f"checked at commit {goal.checked.commit[:12]}" + (
             "" if goal.checked.by == "overseer" else ", marked completed by you"
         )
         facts["checks"] = "; ".join([*found, said])

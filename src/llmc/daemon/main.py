@@ -210,7 +210,7 @@ class Daemon:
         if self.auto is not None:
             self.auto.show_life(loop, self.instance_id)
         self._listen(sock)
-        say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
+        say(f"starting the daemon for {self.project.root.path} (pid {os.getpid()})")
         try:
             await self._start_all()
             if not self.told_to_stop.is_set():

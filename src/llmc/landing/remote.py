@@ -51,7 +51,7 @@ class RemoteLanding:
                     self.remote,
                     "this node lands apart from the others",
                     f"{key} is {own} here, and {of_fleet} in the fleet",
-                    hint=f"Run: llmc config set {key} {shlex.quote(of_fleet)}. To change it for the fleet, all nodes must leave first: llmc fleet leave NODE",
+                    hint=f"Run `llmc config set {key} {shlex.quote(of_fleet)}`. To change it for the whole fleet, remove every node first, with `llmc fleet leave NODE`.",
                 )
 
     def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:

@@ -245,7 +245,7 @@ def _default_branch(source: Source, target: Path) -> str:
     if other := next((name for (name,) in there if name != "HEAD"), ""):
         raise LlmcError(
             f"cannot create a root: HEAD in {source.location} names a branch that does not exist, so it has no default branch",
-            hint=f"Set it there, for example `git symbolic-ref HEAD refs/heads/{other}`, then run `llmc init` again.",
+            hint=f"Run `git symbolic-ref HEAD refs/heads/{other}` there, or name another branch that exists, then run `llmc init` again.",
         )
     raise LlmcError(
         f"cannot create a root: {source.location} has no commits yet",

@@ -150,7 +150,7 @@ def test_a_drill_that_breaks_is_a_failure(tmp_path: Path) -> None:
 
     def breaks(scratch: Scratch) -> None:
         scratch.end = lambda: None  # type: ignore[method-assign]
-        raise DrillFailed("expected within 60 s: it happens")
+        raise DrillFailed("timed out after 60 s; expected: it happens")
 
     report = run_here(replace(DRILL, run=breaks), tmp_path, Terms())
-    assert (report.outcome, report.problems) == ("failed", ["expected within 60 s: it happens"])
+    assert (report.outcome, report.problems) == ("failed", ["timed out after 60 s; expected: it happens"])

@@ -39,7 +39,8 @@ def test_a_markdown_file() -> None:
     [
         ("", "the subject is missing"),
         ("---\npriority: 1\n", "is not closed"),
-        ("---\nprio: 1\n---\n# X", "line 2: expected `key: value`, got 'prio: 1'"),
+        ("---\nprio: 1\n---\n# X", "line 2: unknown key `prio`; known keys: name, "),
+        ("---\npriority 1\n---\n# X", "line 2: expected `key: value`, got 'priority 1'"),
         ("---\npriority: high\n---\n# X", "priority must be an integer, not 'high'"),
         ("---\npriority: 7\n---\n# X", "priority must be between 0 and 4, not 7"),
         ("---\nlabel: a b\n---\n# X", "invalid label 'a b': a label may contain only"),

@@ -122,7 +122,7 @@ def _clear_daemon(project: Project, _: str) -> str:
 def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and not daemon.ready and daemon.age_s > READY_S:
-        text = f"the daemon (pid {daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
+        text = f"the daemon, {daemon.holder}, is not ready after {daemon.age_s / 60:.0f} minutes"
         yield Finding(
             text,
             "check `llmc logs daemon`, then run `llmc down --force`, and `llmc up --detach` with your usual options",

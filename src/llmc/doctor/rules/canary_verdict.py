@@ -223,7 +223,7 @@ def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **
 
 def _no_result(seen: Observed) -> str:
     if seen.busy:
-        return "the client was still busy with a one-word prompt when the time was up; the API may be slow or unreachable"
+        return "the client did not finish a one-word prompt in time; the API may be slow or unreachable"
     return "the canary was interrupted"
 
 

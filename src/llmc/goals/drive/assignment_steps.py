@@ -416,7 +416,7 @@ def _kept(assignment: Assignment, print_: str) -> Assignment:
 
 def ask(work: Round, assignment: Assignment, node: Node, reason: BlockedReason) -> Assignment:
     """Block the assignment and ask the user, in one change."""
-    assignment = replace(work.drop_pending(assignment, "replaced by a question to the user"), reminders=0)
+    assignment = replace(work.drop_pending(assignment, "replaced by a question for the user"), reminders=0)
     text = words.question_text(work.goal, node, assignment, reason)
     assignment = work.move(assignment, S.BLOCKED, reason.text, blocked=reason)
     if node.status is NodeStatus.TODO:

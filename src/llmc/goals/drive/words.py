@@ -34,7 +34,7 @@ _SENT = {
     "replan": "request to the planner to split the work",
     "diagnose": "request to the planner for advice",
     "reassign": "instruction for another worker",
-    "escalate": "question to you",
+    "escalate": "question for you",
     "reminder": "reminder to you",
     "withdraw": "withdrawal of the task",
 }

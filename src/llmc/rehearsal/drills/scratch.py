@@ -280,7 +280,7 @@ class Scratch:
         while not (found := probe()):
             self._play_person()
             if monotonic() > deadline:
-                raise DrillFailed(f"expected within {limit_s:g} s: {what}")
+                raise DrillFailed(f"timed out after {limit_s:g} s; expected: {what}")
             time.sleep(POLL_S)
         return found
 

@@ -129,10 +129,10 @@ def _head(text: str) -> tuple[Mapping[str, str], str]:
             return said, "\n".join(lines[number:])
         if line.strip():
             key, colon, value = line.partition(":")
-            if not colon or key.strip() not in _KEYS:
-                raise BadDraft(
-                    f"line {number}: expected `key: value`, got {line.strip()!r}; known keys: {', '.join(_KEYS)}"
-                )
+            if not colon:
+                raise BadDraft(f"line {number}: expected `key: value`, got {line.strip()!r}")
+            if key.strip() not in _KEYS:
+                raise BadDraft(f"line {number}: unknown key `{key.strip()}`; known keys: {', '.join(_KEYS)}")
             said[key.strip()] = value.strip()
     raise BadDraft("the front matter is not closed with `---`")
 
