@@ -18,7 +18,7 @@ from llmc.supervisor.watch import LogTail, Watch, stalled_workers
 from tests.support import auto, goals
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
-from tests.support.slow_landing import HANG, MERGE
+from tests.support.slow_landing import HANG, MERGE, SQUASH
 from tests.support.waiting import wait_until
 
 HERE = Path(__file__).parents[2]
@@ -112,6 +112,30 @@ def test_an_accept_waits_without_a_lock_and_outlives_kill_9(scripted: Fleet) -> 
     assert any(
         "use the other name" in item["text"] for item in fleet.llmc("status", "--json").json["attention"]
     )
+
+
+def test_a_commit_that_the_other_side_made_of_it_is_the_one_that_counts(scripted: Fleet) -> None:
+    """Break: keep the offered commit in the journal; undo then says that it is not on the branch."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    fleet.kill_daemon()
+    side = OtherSide(fleet)
+    work(fleet, "One")
+    assert side.run("accept", "adam")[0] == 0
+    fleet.commit("other.txt", "a person's", "Theirs")
+    side.answers(SQUASH)
+    code, said = side.run("accept", "adam")
+    landed = fleet.git("rev-parse", "main")
+    assert (code, f"accepted adam: {landed[:12]} on main: Squashed" in said) == (0, True), said
+    assert fleet.events("accepted")[0]["commit"] == landed
+    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == landed
+
+    assert side.run("undo", "--yes")[0] == 1
+    code, said = side.run("undo", "--yes")
+    assert code == 0, said
+    undone = fleet.events("undone")[0]
+    assert (undone["commit"], undone["revert"]) == (landed, fleet.git("rev-parse", "main"))
+    assert "adam" not in fleet.git("ls-tree", "--name-only", "main").split()
 
 
 @pytest.mark.soak

@@ -12,11 +12,14 @@ from pathlib import Path
 
 from llmc import __main__ as command
 from llmc.landing import accept_journal, default_branch, ways
+from llmc.repo import provision
 from llmc.repo.project import Project
 
 #: an answer that never comes: the caller hangs
 HANG = "hang"
 MERGE = "merge"
+#: the other side makes one commit of its own
+SQUASH = "squash"
 
 
 class SlowLanding:
@@ -40,9 +43,8 @@ class SlowLanding:
         said = self._answer()
         if said == HANG:
             signal.pause()
-        if said == MERGE:
-            self._merge(project, receipt)
-            return ways.Landed()
+        if said in (MERGE, SQUASH):
+            return ways.Landed(self._merge(project, receipt, said))
         if said:
             (self.folder / "answer").unlink()  # given once: the next offer waits again
             return ways.SentBack(said)
@@ -60,15 +62,23 @@ class SlowLanding:
         except FileNotFoundError:
             return ""
 
-    def _merge(self, project: Project, commit: str) -> None:
-        """As the other side does it, with its own merge commit."""
+    def _merge(self, project: Project, commit: str, how: str) -> str:
+        """As the other side does it, once for each offer; returns the commit that has the work."""
+        done = self.folder / f"merged-{commit}"
+        if done.exists():
+            return done.read_text()
         git = ["git", "-C", project.source, "-c", "user.name=Forge", "-c", "user.email=forge@example.com"]
         env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-        for args in (
-            ["fetch", "-q", str(project.root.path), "refs/llmc/land/*:refs/offers/*"],
-            ["merge", "-q", "--no-ff", "-m", f"Merge {commit[:12]}", commit],
-        ):
-            subprocess.run([*git, *args], env=env, check=True)
+        fetch = ["fetch", "-q", str(project.root.path), "refs/llmc/land/*:refs/offers/*"]
+        merge = ["merge", "-q", "--no-ff", "-m", f"Merge {commit[:12]}", commit]
+        squash = [["merge", "-q", "--squash", commit], ["commit", "-q", "-m", f"Squashed {commit[:12]} (#7)"]]
+        for args in (fetch, *(squash if how == SQUASH else [merge])):
+            subprocess.run([*git, *args], env=env, check=True, stdout=subprocess.DEVNULL)
+        tip = subprocess.check_output([*git, "rev-parse", "HEAD"], env=env, text=True).strip()
+        provision.fetch_base(project)
+        landed = tip if how == SQUASH else commit
+        done.write_text(landed)
+        return landed
 
 
 def main() -> None:

@@ -483,7 +483,9 @@ class _Pipeline:
 
     def _answered(self, answer: ways.Landed | ways.Waits) -> AcceptJournal:
         if isinstance(answer, ways.Landed):
-            return replace(self.journal, step="verify")
+            if answer.commit != self.journal.squash:
+                self._note_other_commit(answer.commit)
+            return replace(self.journal, step="verify", squash=answer.commit)
         return replace(
             self.journal,
             step="wait",
@@ -491,6 +493,14 @@ class _Pipeline:
             waits_for=answer.about,
             polled_unix=now_unix(),
         )
+
+    def _note_other_commit(self, commit: str) -> None:
+        """The other side made a commit of its own: from now on, it is the result."""
+        from llmc.tasks import queue
+
+        self.subject = ""
+        if self.record.assignment is not None:
+            queue.about_to_land(self.project, self.name, self.record.assignment, commit)
 
     def wait(self) -> AcceptJournal:
         """Poll the landing, with the worker's lock released."""

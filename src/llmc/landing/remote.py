@@ -77,7 +77,7 @@ class RemoteLanding:
             has_landed = self.verify(project, offer.commit)
         except (Unreachable, fence.RemoteRefused, fence.NotUsable) as error:
             return self._waits(offer, error.message)
-        return ways.Landed() if has_landed else ways.NotLanded()
+        return ways.Landed(offer.commit) if has_landed else ways.NotLanded()
 
     def verify(self, project: Project, commit: str) -> bool:
         """Whether the commit landed. False is final: the moved fence refuses a push that is still on its way."""
@@ -130,7 +130,7 @@ class RemoteLanding:
         """The answer for the outcome of a push; None: try again."""
         match outcome:
             case Landed():
-                return ways.Landed()
+                return ways.Landed(offer.commit)
             case NotFastForward():
                 raise default_branch.BaseMoved
             case Stale():

@@ -344,8 +344,6 @@ class _Steps:
         return self.journal
 
     def _land(self) -> UndoJournal:
-        if self.way.verify(self.project, self.journal.revert):  # landed before a crash
-            return self.journal
         answer = self._landing()
         if isinstance(answer, ways.Waits):
             self._write(replace(self.journal, receipt=answer.receipt, waits_for=answer.about))
@@ -358,18 +356,21 @@ class _Steps:
                 f"the revert {self.journal.revert[:12]} was not accepted: {gist(answer.reason)}",
                 hint="Nothing was undone. To try again, run `llmc undo`.",
             )
+        if isinstance(answer, ways.Landed):
+            return replace(self.journal, revert=answer.commit)
         return self.journal
 
     def _landing(self) -> Answer:
         is_known = self.asked is not None and self.asked[0] == self.journal.receipt
         answer = self.asked[1] if self.asked is not None and is_known else None
-        if not self.journal.receipt or isinstance(answer, ways.NotLanded):
-            with default_branch.merge_lock(self.project):
-                return self.way.begin(self.project, _offer(self.journal))
-        if answer is not None:
+        if answer is not None and not isinstance(answer, ways.NotLanded):
             return answer
-        # Another process has just handed the revert over.
-        return ways.Waits(self.journal.receipt, self.journal.waits_for)
+        if self.way.verify(self.project, self.journal.revert):  # landed before a crash
+            return ways.Landed(self.journal.revert)
+        if self.journal.receipt and answer is None:  # another process has just handed the revert over
+            return ways.Waits(self.journal.receipt, self.journal.waits_for)
+        with default_branch.merge_lock(self.project):
+            return self.way.begin(self.project, _offer(self.journal))
 
     def _verify(self) -> UndoJournal:
         if not self.way.verify(self.project, self.journal.revert):

@@ -31,7 +31,12 @@ class Offer(Struct, frozen=True):
 
 
 class Landed(Struct, frozen=True):
-    """It is on the branch, to be confirmed by `verify`."""
+    """It is on the branch, to be confirmed by `verify`.
+
+    `commit` is the offered one, or the one that the other side made of it (a squash); the clone has it.
+    """
+
+    commit: str
 
 
 class Waits(Struct, frozen=True):
@@ -82,10 +87,10 @@ class FastForward:
 
     def begin(self, project: Project, offer: Offer) -> Landed | Waits:
         default_branch.land(project, offer.worker, offer.commit, offer.base, checked=offer.checked)
-        return Landed()
+        return Landed(offer.commit)
 
     def poll(self, project: Project, offer: Offer, receipt: str) -> Landed | Waits | SentBack | NotLanded:
-        return Landed()
+        return Landed(offer.commit)
 
     def verify(self, project: Project, commit: str) -> bool:
         return default_branch.is_landed(project, commit)

@@ -31,7 +31,7 @@ class OtherProcess:
         return False
 
 
-@pytest.mark.parametrize("answer", [ways.Landed(), ways.SentBack("no")], ids=["landed", "sent back"])
+@pytest.mark.parametrize("answer", [ways.Landed("a" * 40), ways.SentBack("no")], ids=["landed", "sent back"])
 def test_an_outcome_of_an_earlier_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: ways.Landed | ways.SentBack
 ) -> None:
