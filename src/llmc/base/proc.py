@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from msgspec import Struct
 
@@ -108,23 +108,32 @@ def run(
     meanwhile: Callable[[], None] | None = None,
     most_bytes: int = 0,
     encoding: str = "utf-8",
+    outlived: bool = False,
 ) -> Done:
     """Run a program and wait for it, not for what it leaves running; on a timeout its process group is killed.
 
     `within`: a program that runs it, such as bubblewrap; messages do not name it. `inherits`: descriptors that
     stay open. `meanwhile` is called while it runs; if it raises, the program is killed. `most_bytes`: kill it if
-    it prints more. `encoding`: of its standard output.
+    it prints more. `encoding`: of its standard output. `outlived`: what it leaves running may print later; its output
+    goes to files, as a closed pipe would kill a program that prints.
     """
     args = list(argv)
     stdin = subprocess.PIPE if input is not None else subprocess.DEVNULL
-    process, interrupt = _start([*within, *args], cwd, clean_env() if env is None else env, stdin, inherits)
-    with process, clock.waiting(timeout_s):
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(_unnamed_file()) for _ in ("stdout", "stderr")] if outlived else []
+        process, interrupt = _start(
+            [*within, *args], cwd, clean_env() if env is None else env, stdin, inherits, *files
+        )
+        opened.enter_context(process)
+        opened.enter_context(clock.waiting(timeout_s))
         try:
             interrupt.raise_if_pressed()
             talk = Talk(process, input or b"", most_bytes or sys.maxsize)
             stdout, stderr = talk.until(
                 time.monotonic() + timeout_s, STOP_POLL_S, meanwhile or (lambda: None)
             )
+            if files:
+                stdout, stderr = (_content(file, most_bytes or sys.maxsize) for file in files)
         except BaseException as error:
             kill_group(process)
             if isinstance(error, TooMuch):
@@ -139,6 +148,25 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
+
+
+def _unnamed_file() -> BinaryIO:
+    import tempfile  # few programs need it
+
+    from llmc.base.files import explain
+
+    try:
+        return cast(BinaryIO, tempfile.TemporaryFile(buffering=0))
+    except OSError as error:
+        raise explain(error, "cannot create a temporary file") from error
+
+
+def _content(file: BinaryIO, most_bytes: int) -> bytearray:
+    """What a program wrote to a file; the position that both share stays."""
+    size = os.fstat(file.fileno()).st_size
+    if size > most_bytes:
+        raise TooMuch
+    return bytearray(os.pread(file.fileno(), size, 0))
 
 
 def run_bounded(
@@ -469,10 +497,9 @@ class Talk:
     """Feeds a program its input and reads its output concurrently."""
 
     def __init__(self, process: subprocess.Popen[bytes], input: bytes, most_bytes: int) -> None:
-        assert process.stdout is not None
-        assert process.stderr is not None
         self._process, self._rest, self._most = process, memoryview(input), most_bytes
-        self._said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+        self._said = {pipe.fileno(): bytearray() for pipe in pipes}
         self._stdin = process.stdin
         self._pipes = selectors.PollSelector()  # unlike epoll, it needs no descriptor
         for fd in self._said:
@@ -483,7 +510,7 @@ class Talk:
             self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
 
     def until(self, deadline: float, poll_s: float, look: Callable[[], None]) -> tuple[bytearray, bytearray]:
-        """The program's output, once it has ended; does not wait for a pipe that another process inherited.
+        """The program's output in pipes, once it has ended; does not wait for one that another process inherited.
 
         `look` is called every `poll_s` and may raise.
         """
@@ -497,7 +524,7 @@ class Talk:
                 if time.monotonic() > deadline and self._process.poll() is None:
                     raise subprocess.TimeoutExpired("", 0)
             self._finish()
-        out, err = self._said.values()
+        out, err = self._said.values() or (bytearray(), bytearray())
         return out, err
 
     def _exchange(self, wait_s: float) -> None:

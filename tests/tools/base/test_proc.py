@@ -49,6 +49,19 @@ def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     wait_until(lambda: not any(processes.is_alive(pid) for pid in family))
 
 
+def test_what_a_program_leaves_running_may_print_and_go_on(tmp_path: Path) -> None:
+    """Break: collect the output in pipes, which are closed by then: SIGPIPE ends the job at its first line."""
+    ended, later = tmp_path / "ended", tmp_path / "later"
+    job = f"while [ ! -e {ended} ]; do sleep 0.02; done; echo more; echo more >&2; touch {later}"
+    done = proc.run(["sh", "-c", f"echo out; echo err >&2; ({job}) & exit 3"], check=False, outlived=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    ended.touch()
+    wait_until(later.exists)
+    with pytest.raises(proc.PrintedTooMuch):
+        proc.run(["seq", "1", "5000"], most_bytes=100, outlived=True)
+    assert proc.run(["cat"], input=b"x" * 200_000, outlived=True).stdout == "x" * 200_000
+
+
 @pytest.mark.parametrize("noise", ["sleep 300", "while :; do echo more; done"])
 def test_what_a_program_leaves_running_is_neither_waited_for_nor_killed(tmp_path: Path, noise: str) -> None:
     """Break: wait for the end of its output, or read until it ends: both depend on a process of somebody else."""
