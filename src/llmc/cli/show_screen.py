@@ -218,8 +218,8 @@ def _paths(start: Path, begun: str, only_directories: bool) -> list[str]:
     except OSError:
         return []
     return [
-        os.path.join(folder, entry.name) + "/" * entry.is_dir()
+        os.path.join(folder, entry.name) + "/" * os.path.isdir(entry)
         for entry in entries
         if entry.name.startswith(name) and (name or not entry.name.startswith("."))
-        if entry.is_dir() or not only_directories
+        if os.path.isdir(entry) or not only_directories  # unlike entry.is_dir, fails for no link
     ]

@@ -48,12 +48,13 @@ def test_files_are_completed_from_the_directory_of_the_user(typed: Typed, folder
     (folder / "my tasks").mkdir()
     (folder / "my tasks/one.json").touch()
     (folder / ".hidden").touch()
+    (folder / "zloop").symlink_to("zloop")  # nobody can say what it is
     assert typed.completed("tasks import pl")[0] == "tasks import plan.json "
     assert typed.completed("tasks import my")[0] == "tasks import 'my tasks/'"
     assert typed.completed("tasks import 'my tasks/'")[0] == "tasks import 'my tasks/one.json' "
     assert typed.completed("start --prompt-file=pl")[0] == "start --prompt-file=plan.json "
     assert typed.completed("--root pl") == ("--root pl", [])
-    assert typed.completed("tasks import ") == ("tasks import ", ["my tasks/", "plan.json"])
+    assert typed.completed("tasks import ") == ("tasks import ", ["my tasks/", "plan.json", "zloop"])
     assert typed.completed("tasks import nowhere/p") == ("tasks import nowhere/p", [])
 
 
