@@ -152,12 +152,35 @@ CHANGES = (
     ("up", "--detach"),
     ("add", "baker"),
 )
+#: what writes neither state.json nor a worktree first
+OTHER_CHANGES = (
+    ("config", "set", "auto.concurrency", "4"),
+    ("tasks", "add", "x"),
+    ("tasks", "done", "1"),
+    ("tasks", "approve", "1"),
+    ("tasks", "edit", "1", "--priority", "0"),
+    ("tasks", "import", "plan.md"),
+    ("goal", "create", "--title", "x", "--from", "plan.md"),
+    ("goal", "update", "GOAL", "--priority", "high"),
+    ("goal", "cancel", "GOAL", "--yes"),
+    ("work", "block", "T1.1", "--reason", "x"),
+)
 
 
 def test_a_copy_of_a_root_does_not_touch_the_original(scripted: Fleet) -> None:
-    """Break: do not compare the worktrees in state.json with the root's own; the copy resets the original's worktree."""
+    """Break: do not compare the worktrees in state.json with the root's own; the copy resets the original's worktree.
+    Or compare them when the change is reported: task files can be the original's, too.
+    """
     fleet = scripted.set_up()
     fleet.llmc("add", "adam")
+    (fleet.source / "plan.md").write_text("# X\n\n## P1: One\n### T1.1: One\naccept: done\n")
+    for words in (
+        ("config", "set", "auto.task_list_id", "ours"),
+        ("config", "set", "overseer.goals.enabled", "true"),
+        ("tasks", "add", "One"),
+        ("goal", "create", "--title", "x", "--from", "plan.md"),
+    ):
+        fleet.llmc(*words)
     fleet.up()
     copy = fleet.dir / "copy"
     shutil.copytree(
@@ -165,9 +188,17 @@ def test_a_copy_of_a_root_does_not_touch_the_original(scripted: Fleet) -> None:
     )
     (fleet.worktree("adam") / "work.txt").write_text("hours of work\n")
     link, before = (fleet.worktree("adam") / ".git").read_text(), fleet.record("adam")
-    for command in CHANGES:
-        refused = fleet.llmc("--root", str(copy), *command, code=3).err
+    tasks = fleet.llmc("tasks", "list", "--json").json["tasks"]
+    goals = fleet.llmc("--root", str(copy), "goal", "export", "--json").json
+    kept = [(copy / name).read_bytes() for name in ("state.json", "config.toml")]
+    (goal,) = goals["goals"]
+    for command in (*CHANGES, *OTHER_CHANGES):
+        words = [goal if word == "GOAL" else word for word in command]
+        refused = fleet.llmc("--root", str(copy), *words, code=3).err
         assert f"{copy} is a copy of the root at {fleet.root}" in refused, command
+    assert [(copy / name).read_bytes() for name in ("state.json", "config.toml")] == kept
+    assert fleet.llmc("tasks", "list", "--json").json["tasks"] == tasks
+    assert fleet.llmc("--root", str(copy), "goal", "export", "--json").json["goals"] == goals["goals"]
     assert "is a copy of the root" in fleet.llmc("--root", str(copy), "doctor", code=1).out
     fleet.llmc("--root", str(copy), "doctor", "--repair", "--yes", code=None)
     fleet.llmc("--root", str(copy), "down", code=None)

@@ -15,6 +15,7 @@ from llmc.config.load import check_bytes, read_bytes, unusable
 from llmc.config.model import Config
 from llmc.config.paths import Root
 from llmc.config.toml_text import differences
+from llmc.records.store import Store
 from llmc.repo import git
 from llmc.repo.project import open_project
 
@@ -80,6 +81,7 @@ def _drafts(root: Root) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _changing(root: Root) -> Iterator[None]:
+    Store(root).refuse_elsewhere()
     name_old_tasks(root)
     with edit.locked(root):
         yield

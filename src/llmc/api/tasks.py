@@ -21,7 +21,7 @@ from llmc.tasks.list_files import Taken as Taken
 from llmc.tasks.rules import graph
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import typed
-from llmc.tasks.source import source_of
+from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.task_list import Imported as Imported
 from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
@@ -136,6 +136,11 @@ def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
     return draw_lines(list(overview.tasks.values()), overview.edges, overview.states)
 
 
+def _to_change(project: Project) -> TaskSource:
+    project.store.refuse_elsewhere()
+    return source_of(project)
+
+
 def add(project: Project, subject: str, file: Path | None, options: Mapping[str, Any]) -> Task:
     """Add a task by its subject or from a Markdown file; options override the file.
 
@@ -145,17 +150,17 @@ def add(project: Project, subject: str, file: Path | None, options: Mapping[str,
     if not file and written.description and options.get("description"):
         both = f"{written.description}\n\n{options['description']}"
         options = {**options, "description": both}
-    return task_list.add(source_of(project), task_list.with_options(written, options))
+    return task_list.add(_to_change(project), task_list.with_options(written, options))
 
 
 def import_list(project: Project, directory: Path) -> Taken:
     """Add the open tasks of a directory of task files that are not in the list yet; says which were left out."""
-    return list_files.take_in(source_of(project), directory)
+    return list_files.take_in(_to_change(project), directory)
 
 
 def follow_files(project: Project, directory: Path) -> Iterator[Taken]:
     """Like `import_list`, but goes on as files appear, until the user stops it; yields what each round added."""
-    return list_files.follow(source_of(project), directory)
+    return list_files.follow(_to_change(project), directory)
 
 
 def export(project: Project, directory: Path) -> list[Task]:
@@ -166,4 +171,4 @@ def export(project: Project, directory: Path) -> list[Task]:
 def import_files(project: Project, paths: Iterable[Path], *, again: bool) -> Imported:
     """Import tasks from Markdown files and directories, all or none; skips tasks already in the list unless `again`."""
     drafts = task_list.read_drafts(paths)
-    return task_list.import_all(source_of(project), drafts, again=again)
+    return task_list.import_all(_to_change(project), drafts, again=again)

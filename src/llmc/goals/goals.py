@@ -114,12 +114,14 @@ CHANNELS = ("inbox", "notify", *notifiers.CHANNELS)
 
 def open_store(project: Project) -> AnyGoalStore:
     """The goal store: in the fleet's database, or in a file if there is no fleet."""
+    store: AnyGoalStore = goal_file(project)
     if url := project.config.fleet.database:
         from llmc.fleet.database import open_database
         from llmc.goals.store.shared_goals import SharedGoals
 
-        return SharedGoals(open_database(url, "goals"))
-    return goal_file(project)
+        store = SharedGoals(open_database(url, "goals"))
+    store.before_writing = project.store.refuse_elsewhere
+    return store
 
 
 def goal_file(project: Project) -> GoalStore:

@@ -20,6 +20,7 @@ class _Order:
     """A user's command on one task."""
 
     def __init__(self, project: Project, task_id: str) -> None:
+        project.store.refuse_elsewhere()  # before the task file changes, which may be the original root's
         self._project, self.source = project, source_of(project)
         self.key = self.source.key(task_id)
 

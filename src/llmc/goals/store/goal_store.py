@@ -152,6 +152,8 @@ class AnyGoalStore(ABC):
 
     #: why the last read found nothing; "" if the store is not damaged
     damage = ""
+    #: called before each transaction; raises if this root may not write
+    before_writing: Callable[[], None] = staticmethod(lambda: None)
 
     @property
     @abstractmethod
@@ -250,6 +252,7 @@ class GoalStore(AnyGoalStore):
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """A transaction: all of it is written, or nothing."""
+        self.before_writing()
         with self._alone(), self._explained():
             db = self._open_to_write()
             try:

@@ -35,6 +35,7 @@ class SharedGoals(AnyGoalStore):
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
+        self.before_writing()
         with self._db.session(SCHEMA) as sql:
             sql.execute(ALONE)
             yield Writer(sql)
