@@ -452,9 +452,9 @@ class _Pipeline:
                 return replace(self.journal, step="merge", squash="")
         self._take_ticket()
         self._refuse_if_changed()
-        task = self.record.assignment
-        if task is not None:
-            self._enter_in_ledger(task)
+        if self.record.assignment is not None and self.project.in_daemon:
+            post_accept.run_due(self.project)
+        self._enter_in_ledger(self.journal.squash)
         with default_branch.merge_lock(self.project):
             at_rest.refuse_if_committed(self.record, self.journal.tip)
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
@@ -462,12 +462,11 @@ class _Pipeline:
             answer = self.way.begin(self.project, self._offer(checked))
         return self._answered(answer)
 
-    def _enter_in_ledger(self, task: Assignment) -> None:
+    def _enter_in_ledger(self, commit: str) -> None:
         from llmc.tasks import queue
 
-        if self.project.in_daemon:
-            post_accept.run_due(self.project)
-        queue.about_to_land(self.project, self.name, task, self.journal.squash)
+        if self.record.assignment is not None:
+            queue.about_to_land(self.project, self.name, self.record.assignment, commit)
 
     def _offer(self, checked: Path | None = None) -> ways.Offer:
         task = self.record.assignment
@@ -483,8 +482,9 @@ class _Pipeline:
 
     def _answered(self, answer: ways.Landed | ways.Waits) -> AcceptJournal:
         if isinstance(answer, ways.Landed):
-            if answer.commit != self.journal.squash:
-                self._note_other_commit(answer.commit)
+            if answer.commit != self.journal.squash:  # the other side's own; from now on it is the result
+                self.subject = ""
+                self._enter_in_ledger(answer.commit)
             return replace(self.journal, step="verify", squash=answer.commit)
         return replace(
             self.journal,
@@ -493,14 +493,6 @@ class _Pipeline:
             waits_for=answer.about,
             polled_unix=now_unix(),
         )
-
-    def _note_other_commit(self, commit: str) -> None:
-        """The other side made a commit of its own: from now on, it is the result."""
-        from llmc.tasks import queue
-
-        self.subject = ""
-        if self.record.assignment is not None:
-            queue.about_to_land(self.project, self.name, self.record.assignment, commit)
 
     def wait(self) -> AcceptJournal:
         """Poll the landing, with the worker's lock released."""
