@@ -22,10 +22,11 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     _refuse_while_it_runs(record)
     worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
     with project.repo_lock():
-        is_new = worktrees.is_empty(worktree)
+        is_empty = worktrees.is_empty(worktree)
         if (entry := git_dirs.entry_of(project.root.path, worktree)) is not None:
             worktrees.discard(project, entry, record.name)  # the worktree would still count as linked
-        if not (own / "HEAD").exists():
+        is_known = (own / "HEAD").exists()
+        if not is_known:
             own = _new_repository(project, record, base)
         private_dir(worktree.parent)
         worktree.mkdir(exist_ok=True)
@@ -33,11 +34,32 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
         if os.path.lexists(worktree / ".git"):
             ref = trash.pin_commit(project.root, record.name, "relink", base)
             trash.take_out(worktree, [".git"], trash.folder_of(project.root, ref))
+        starts = is_empty or git_dirs.checkout_mark(own).exists()
+        if starts:
+            git_dirs.checkout_mark(own).touch()
         own_repos.point(worktree, own)
-        git.git(worktree, "reset", "--quiet", *(["--hard"] if is_new else []), timeout_s=600)
-    if not is_new:
+        if is_empty and is_known and not _has_saved(project, record, worktree):
+            own_repos.point(worktree, _new_repository(project, record, base))
+            git_dirs.checkout_mark(own).touch()  # it went with the other one
+        if starts:
+            worktrees.drop_dead_locks(project, record)
+            git.git(worktree, "reset", "--quiet", "--hard", timeout_s=600)
+            git_dirs.checkout_mark(own).unlink()
+        elif not os.path.lexists(own / "index"):
+            git.git(worktree, "reset", "--quiet", timeout_s=600)
+    if not starts:
         with project.store.transaction() as tx:
             tx.emit("worktree_linked", worker=record.name, ref=ref)
+
+
+def _has_saved(project: Project, record: WorkerRecord, worktree: Path) -> bool:
+    """Pin what a repository has of a worktree whose files are gone; False if it cannot be read."""
+    try:
+        unfinished = worktrees.unfinished(worktree)
+        trash.pin_entry(project.root, worktree, record.name, "worktree", tips=unfinished)
+    except (LlmcError, OSError, ValueError):
+        return False
+    return True
 
 
 def move_apart(project: Project, record: WorkerRecord, base: str) -> None:

@@ -125,7 +125,7 @@ def git(
     guarded = look_first(repo, *args)
     most = most_bytes or (MOST_OUTPUT if guarded else 0)
     settings = [*_AS_DATA] if hooks else [*_AS_DATA, NO_HOOKS]
-    settings += [("core.fsmonitor", "false")] if guarded else []
+    settings += [("core.fsmonitor", "false"), ("submodule.recurse", "false")] if guarded else []
     if guarded and not asks_for_large_files:  # overrides any URL in an agent's .lfsconfig
         settings += [("lfs.url", guarded.large_files), ("lfs.pushurl", guarded.large_files)]
 
@@ -143,6 +143,7 @@ def git(
                 meanwhile=_watched(repo, look or meanwhile) if guarded else meanwhile,
                 most_bytes=most,
                 encoding=encoding,
+                outlived=hooks,
                 env=env_in_box(settings, more) if box else proc.clean_env(access(source, settings) | more),
             )
 

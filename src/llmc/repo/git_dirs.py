@@ -92,6 +92,11 @@ def kept_apart(own: Path) -> Path:
     return place
 
 
+def checkout_mark(own: Path) -> Path:
+    """The file that exists until the first checkout of a contained worker's files is complete."""
+    return kept_apart(own) / "checking-out"
+
+
 def for_git(own: Path) -> Path:
     """The part of `kept_apart` that git in a box may write; the other files are used only outside the box."""
     place = kept_apart(own) / "for-git"

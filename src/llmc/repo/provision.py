@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from llmc.base import inside
 from llmc.base.clock import Aside
 from llmc.base.errors import LlmcError, ToolFailed
@@ -29,6 +31,14 @@ from llmc.repo import (
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
+#: what git prints when it refuses to move before it has changed a file
+_TOUCHED_NOTHING = (
+    "not uptodate",
+    "would be overwritten",
+    "would be removed",
+    "would lose untracked",
+    "overlaps with",
+)
 #: most attempts to read a worktree without a commit in between
 _LOOKS = 5
 
@@ -68,14 +78,20 @@ def set_up_mark(place: Place) -> Path:
 
 def link(project: Project, record: WorkerRecord) -> None:
     """Make the worktree usable for git, without changing its files."""
-    worktree, own = Path(record.worktree_path), project.root.path / root_layout.REPOS / record.name
-    if git_dirs.is_worktree_of(worktree, project.root.path):
-        if git_dirs.own_repo(worktree) is not None and not is_contained(project, record):
+    worktree, root = Path(record.worktree_path), project.root.path
+    own = root / root_layout.REPOS / record.name
+    if git_dirs.is_worktree_of(worktree, root):
+        is_apart = git_dirs.own_repo(worktree) is not None
+        if not is_apart and worktrees.is_half_made(root, worktree):
+            worktrees.finish(project, record)
+        if is_apart and not is_contained(project, record):
             from llmc.sandbox import probe  # most workers are not contained
 
             if probe.bubblewrap() is None:  # git cannot run there any more
                 start_over(project, record)
-        return
+                return
+        if not is_apart or not git_dirs.checkout_mark(own).exists():
+            return
     base = refresh_base(project)
     if own.is_dir() or is_contained(project, record):
         from llmc.repo import apart  # most workers are not contained
@@ -216,15 +232,15 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     Returns the trash ref, None if nothing had to be pinned. Ignored files (build caches) stay.
     """
     key = f"worktree:{record.name}"
-    worktree = Path(record.worktree_path)
+    worktree, saved = Path(record.worktree_path), _Saved()
     try:
         try:
-            ref = _past_pipes(project, record, commit, why)
+            _past_pipes(project, record, commit, why, saved)
         except (LlmcError, OSError):
             # An agent can leave files that even their owner may not read, or change.
             if not os.path.lexists(worktree / ".git") or not inside.allow_below(worktree):
                 raise
-            ref = _past_pipes(project, record, commit, why)
+            _past_pipes(project, record, commit, why, saved)
     except LlmcError as error:
         with contextlib.suppress(LlmcError), project.store.transaction() as tx:
             again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
@@ -234,25 +250,35 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     if key in project.store.read().attention:
         with project.store.transaction() as tx:
             tx.clear_item(key)
-    return ref
+    return saved.ref
 
 
-def _past_pipes(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+class _Saved(Struct):
+    """The trash entry of a reset. Files that were changed after its first try have entries of their own."""
+
+    ref: str | None = None
+    #: git has changed files, perhaps only some of them
+    moved: bool = False
+
+    def add(self, pinned: str | None) -> None:
+        self.ref = self.ref if self.ref and self.moved else pinned or self.ref
+
+
+def _past_pipes(project: Project, record: WorkerRecord, commit: str, why: str, saved: _Saved) -> None:
     try:
-        return _reset(project, record, commit, why)
+        _reset(project, record, commit, why, saved)
     except git.WaitsForPipe:
         from llmc.repo import pipes  # few agents make one
 
-        return pipes.past(Path(record.worktree_path), lambda: _reset(project, record, commit, why))
+        pipes.past(Path(record.worktree_path), lambda: _reset(project, record, commit, why, saved))
 
 
-def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+def _reset(project: Project, record: WorkerRecord, commit: str, why: str, saved: _Saved) -> None:
     worktree = Path(record.worktree_path)
     link(project, record)
     if needs_new_repository(project, record):
         start_over(project, record)
     worktrees.drop_dead_locks(project, record)
-    ref, moved = None, False
     for _ in range(_LOOKS):
         modules = submodules.pin_changes(project, record, worktree, commit, why)
         operations = uncommitted.operations_in_progress(worktree)
@@ -261,7 +287,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         at_rest = found.clean and on_branch and not operations
         if at_rest and not modules and git.same_commit(worktree, "HEAD", commit):
             furnish(project, record)
-            return ref
+            return
         # The agent may have left its branch, or be rebasing it: then its commits are not in HEAD.
         tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
         overwritten -= {*modules}  # git does not touch submodules
@@ -276,21 +302,22 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
                     known=found,
                     index=index,
                 )
-            # A file that was saved after the move has an entry of its own: the work is in the first.
-            ref = ref if ref and moved else pinned or ref
+            saved.add(pinned)
+            before, saved.moved = saved.moved, True  # also if git fails halfway
             with fault_step("provision.reset"):
-                if at_rest and not index.exists():
+                if at_rest and head and not index.exists():
                     done = _move(worktree, "reset", "--quiet", "--keep", commit)
                 else:
-                    done = _move_files(worktree, pinned or str(head), commit, index)
+                    start = pinned or head or indexes.no_tree(worktree)
+                    done = _move_files(worktree, start, commit, index)
                     if done:
                         _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
         if not done:
+            saved.moved = before
             continue
-        moved = True
         # This commit's ignore rules may differ from the agent's.
         with fault_step("provision.clean"):
-            ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
+            saved.ref = trash.remove_untracked(project.root, worktree, record.name, why, saved.ref)
         submodules.clean(project, record, worktree, modules, why)
         furnish(project, record)
         left = uncommitted.tree_state(worktree)
@@ -299,7 +326,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
             indexes.compare_again(worktree, left.tracked)
             left = uncommitted.tree_state(worktree)
         if left.clean:
-            return ref
+            return
         if left.files == found.files:
             raise _not_clean(record, left)
     raise _changes(worktree)
@@ -337,7 +364,7 @@ def _seen_before(worktree: Path, commit: str) -> tuple[uncommitted.TreeState, se
 def _move(worktree: Path, *command: str, index: Path | None = None) -> bool:
     """Check out another commit; False if git refused because a file differs from the index, which says what was saved.
 
-    `index`: another than the worktree's own.
+    Raises ToolFailed if git may have changed some of the files. `index`: another than the worktree's own.
     """
     env = {"GIT_INDEX_FILE": str(index)} if index else {}
     settings = uncommitted.with_settings(uncommitted.LOOK_CLOSELY)
@@ -345,6 +372,8 @@ def _move(worktree: Path, *command: str, index: Path | None = None) -> bool:
     done = git.git(worktree, *move, check=False, timeout_s=300, env=env)
     if done.ok:
         return True
+    if not any(text in done.stderr for text in _TOUCHED_NOTHING):
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
     changed = ["diff-files", "--quiet", "--ignore-submodules"]
     # This also finds out which files were only touched, and have the same content.
     git.git(worktree, *settings, "update-index", "-q", "--refresh", check=False, timeout_s=300, env=env)

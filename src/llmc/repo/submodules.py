@@ -203,6 +203,8 @@ class _Update(Struct, frozen=True):
                 if done is None or not done.ok:
                     problems.append(_problem(module, done))
                     continue
+                if not _is_checked_out(superproject, module.path):
+                    continue  # `update = none`: git skips it, and would run in the superproject
                 git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
                 git.git(place, "update-ref", _FETCHED, module.commit)
             if _has_any(place):

@@ -229,36 +229,44 @@ def _below(top: Path, place: Path, name: str) -> str:
 
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
     """Save a commit that no worktree has checked out; returns its ref."""
+    return _pin_made(root, root.path, worker, why, commit)
+
+
+def _pin_made(root: Root, repo: Path, worker: str, why: str, commit: str) -> str:
     ref = _new_ref(root, worker, why)
-    _keep(root, root.path, ref, commit, worker)
+    _keep(root, repo, ref, commit, worker)
     return ref
 
 
 def pin_entry(
-    root: Root, entry: Path, worker: str, why: str, *, tips: Sequence[str] = (), saved: str | None = None
+    root: Root, place: Path, worker: str, why: str, *, tips: Sequence[str] = (), saved: str | None = None
 ) -> str | None:
-    """Save what only git's entry of a lost worktree has: HEAD, staged changes and further `tips`.
+    """Save what only git has of a worktree whose files are gone: HEAD, staged changes and further `tips`.
 
-    Returns the ref, None if there is nothing. `saved`: a commit with staged changes that were saved before.
+    `place`: git's entry for it, or the worktree if it has its own repository. Returns the ref, None if there is
+    nothing. `saved`: a commit with staged changes that were saved before.
     """
-    head = git.resolve(entry, "HEAD")
-    staged = _tree_of_index(entry)
-    known = git.out(entry, "rev-parse", saved, f"{saved}^@").split() if saved else []
-    trees = {git.tree_of(entry, commit) for commit in [*([head] if head else []), *known]}
+    head = git.resolve(place, "HEAD")
+    staged = _tree_of_index(place)
+    known = git.out(place, "rev-parse", saved, f"{saved}^@").split() if saved else []
+    trees = {git.tree_of(place, commit) for commit in [*([head] if head else []), *known]}
     born = [head] if head else []
-    loose = [
-        tip
-        for tip in dict.fromkeys([*born, *tips])
-        if git.has_commit(root.path, tip) and not git.is_named(root.path, tip)
-    ]
+    loose = [tip for tip in dict.fromkeys([*born, *tips]) if _is_loose(root, place, tip)]
     if staged is not None and staged not in trees:
         born += [tip for tip in loose if tip != head]
-        return pin_commit(root, worker, why, _commit(entry, staged, born, f"{PINNED} {why}"))
+        return _pin_made(root, place, worker, why, _commit(place, staged, born, f"{PINNED} {why}"))
     if not loose:
         return None
     first, *others = loose
-    commit = _commit(entry, git.tree_of(entry, first), loose, f"{PINNED} {why}") if others else first
-    return pin_commit(root, worker, why, commit)
+    commit = _commit(place, git.tree_of(place, first), loose, f"{PINNED} {why}") if others else first
+    return _pin_made(root, place, worker, why, commit)
+
+
+def _is_loose(root: Root, place: Path, commit: str) -> bool:
+    """Whether a commit exists, and no ref of the clone has it."""
+    if git.has_commit(root.path, commit):
+        return not git.is_named(root.path, commit)
+    return git.has_commit(place, commit)
 
 
 def folder_of(root: Root, ref: str) -> Path:

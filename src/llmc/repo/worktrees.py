@@ -28,6 +28,29 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
             link_again(project, record, worktree, base)
 
 
+def is_half_made(root: Path, worktree: Path) -> bool:
+    """Whether `git worktree add` was killed before its checkout was complete, so that no agent has worked there."""
+    entry = git_dirs.entry_of(root, worktree)
+    return entry is not None and _is_being_made(entry) and not os.path.lexists(entry / "index")
+
+
+def _is_being_made(entry: Path) -> bool:
+    """Whether the entry has the lock that `git worktree add` itself sets, and removes at its end."""
+    return read_text(entry / "locked").strip() == "initializing"
+
+
+def finish(project: Project, record: WorkerRecord) -> None:
+    """Complete the checkout of a half-made worktree."""
+    root, worktree = project.root.path, Path(record.worktree_path)
+    with project.repo_lock():
+        if not is_half_made(root, worktree):
+            return  # another process has just completed it
+        drop_dead_locks(project, record)
+        git.git(worktree, "symbolic-ref", "HEAD", f"refs/heads/{record.branch}")
+        git.git(worktree, "reset", "--quiet", "--hard", timeout_s=600)
+        git.git(root, "worktree", "unlock", str(worktree))
+
+
 def is_empty(worktree: Path) -> bool:
     """Whether there is nothing at this path, or an empty directory."""
     return not os.path.lexists(worktree) or (worktree.is_dir() and not os.listdir(worktree))
@@ -45,7 +68,8 @@ def prune(project: Project, worktree: Path, worker: str, *, saved: str | None = 
             continue
         if os.path.lexists(place):
             git.git(project.root.path, "worktree", "repair", check=False)
-        if not (os.path.lexists(place / ".git") or os.path.lexists(entry / "locked")):
+        is_locked = os.path.lexists(entry / "locked") and not _is_being_made(entry)
+        if not (os.path.lexists(place / ".git") or is_locked):
             discard(project, entry, worker, saved=saved)
 
 

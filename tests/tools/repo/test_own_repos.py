@@ -1,6 +1,7 @@
 """A contained worker's repository, while others change the clone."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,11 @@ import pytest
 
 from llmc.base.errors import LlmcError
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, own_repos, provision
+from llmc.repo import git, git_dirs, own_repos, provision, uncommitted
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 from tests.support.contained import needs_bubblewrap
-from tests.support.repos import Repo, Worktree, add_worker, make_project
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
 pytestmark = needs_bubblewrap
 
@@ -137,3 +138,62 @@ def test_an_interrupted_move_keeps_what_is_staged(tmp_path: Path, monkeypatch: p
     provision.settle_repository(project, record, contained=True)
     assert git_dirs.own_repo(worktree.path)
     assert worktree.git("show", ":staged.txt") == "staged"
+
+
+def stage(worktree: Worktree) -> None:
+    """A staged file, one that is gone since, and a commit on no branch."""
+    worktree.write("kept.txt", "first\n")
+    worktree.write("gone.txt", "staged\n")
+    worktree.git("add", "-A")
+    worktree.write("kept.txt", "later\n")
+    (worktree.path / "gone.txt").unlink()
+
+
+def test_a_lost_link_leaves_the_index_as_it_is(tmp_path: Path) -> None:
+    """As after a kill between the two steps of a move. Break: reset the index of a repository that is still there."""
+    project, record, worktree = contained(tmp_path)
+    stage(worktree)
+    before = worktree.git("status", "--porcelain")
+    (worktree.path / ".git").unlink()
+    provision.provision(project, record)
+    assert worktree.git("status", "--porcelain") == before
+
+
+def test_what_only_the_repository_has_of_a_lost_worktree_is_in_the_trash(tmp_path: Path) -> None:
+    """Break: check the files out again, and pin nothing first."""
+    project, record, worktree = contained(tmp_path)
+    stage(worktree)
+    worktree.git("checkout", "-q", "--detach")
+    tip = worktree.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Loose")
+    worktree.git("update-ref", "--no-deref", "HEAD", tip)
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    assert (worktree.path / "a.txt").read_text() == "a\n"
+    (ref,) = run_git(project.root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").split()
+    assert run_git(project.root.path, "show", f"{ref}:gone.txt") == "staged"
+    assert run_git(project.root.path, "show", f"{ref}:kept.txt") == "first"
+    assert git.is_ancestor(project.root.path, tip, ref)
+
+
+def test_a_lost_worktree_whose_repository_cannot_be_read(tmp_path: Path) -> None:
+    """Break: fail with git's error; no reset would ever work again."""
+    project, record, worktree = contained(tmp_path)
+    own = own_repos.path_of(project.root.path, record.name)
+    (own / "index").write_text("not an index")
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).clean
+    assert [path.read_text() for path in project.root.trash.glob("*/w1/index")] == ["not an index"]
+
+
+def test_a_first_checkout_that_was_killed_is_completed_in_its_own_repository(tmp_path: Path) -> None:
+    """Break: no mark; all files of the new worker count as deleted."""
+    project, record, worktree = contained(tmp_path)
+    own = own_repos.path_of(project.root.path, record.name)
+    git_dirs.checkout_mark(own).touch()
+    (own / "index").rename(own / "index.lock")
+    (worktree.path / "a.txt").unlink()
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).clean
+    assert (worktree.path / "a.txt").exists()
+    assert not git_dirs.checkout_mark(own).exists()

@@ -565,7 +565,7 @@ def reset_as_nobody(bench: Bench, cwd: Path) -> bool:
             os.setgid(65534)
             os.setuid(65534)
             os.environ["HOME"] = str(cwd)
-            bench.reset()
+            (cwd / "ref").write_text(bench.reset() or "")
             code = 0
         except LlmcError:
             code = 1
@@ -624,6 +624,46 @@ def test_what_an_agent_may_not_change_does_not_stop_a_reset(what: str) -> None:
     finally:
         subprocess.run(["chown", "-R", "root", str(place)], check=True)
         shutil.rmtree(place)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_the_entry_of_a_reset_that_failed_halfway_has_the_work() -> None:
+    """git changes some files, and then may not change one. Break: forget the first entry when the reset is repeated;
+    what llmc names has half of the base's files.
+    """
+    place = Path(tempfile.mkdtemp())
+    try:
+        Bench.make(place)
+        bench = Bench(place)
+        names = ["a.txt", "data", "src/a.txt"]
+        bench.reset()
+        for name in names:
+            bench.write(name, "PRECIOUS\n")
+        bench.write("new.txt", "PRECIOUS\n")
+        (bench.tree.path / "src").chmod(0o555)
+        for name in names:
+            bench.source.commit(name, "base\n")
+        provision.refresh_base(bench.project)
+        subprocess.run(["chown", "-R", "65534:65534", str(place)], check=True)
+        assert reset_as_nobody(bench, place)
+        subprocess.run(["chown", "-R", "root", str(place)], check=True)
+        ref = (place / "ref").read_text()
+        assert [bench.tree.git("show", f"{ref}:{name}") for name in [*names, "new.txt"]] == ["PRECIOUS"] * 4
+        assert uncommitted.tree_state(bench.tree.path).clean
+        assert (bench.tree.path / "src/a.txt").read_text() == "base\n"
+    finally:
+        subprocess.run(["chown", "-R", "root", str(place)], check=True)
+        shutil.rmtree(place)
+
+
+def test_an_orphan_branch_without_files(bench: Bench) -> None:
+    """Break: take HEAD for the start of the move; there is none."""
+    bench.tree.git("switch", "-q", "--orphan", "fresh")
+    assert uncommitted.tree_state(bench.tree.path).clean
+    assert bench.reset() is None
+    assert uncommitted.tree_state(bench.tree.path).clean
+    assert (bench.tree.path / "a.txt").read_text() == "a\n"
+    assert bench.tree.git("symbolic-ref", "HEAD") == "refs/heads/llmc/w1"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")

@@ -205,3 +205,30 @@ def test_pins_in_a_submodule_of_a_lost_worktree(
     (kept,) = project.root.trash.glob("w1-*/w1/modules/lib")
     pinned = run_git(kept, "--git-dir", str(kept), "for-each-ref", "--contains", tip, "--format=%(refname)")
     assert pinned.startswith("refs/llmc/trash/w1/")
+
+
+def test_a_submodule_that_git_skips_is_skipped(tmp_path: Path) -> None:
+    """`update = none`, and no checkout of it. Break: go on after `git submodule update`, in the superproject then."""
+    source = Repo(tmp_path / "src")
+    make_library(source, tmp_path)
+    source.git("config", "-f", ".gitmodules", "submodule.lib.update", "none")
+    source.git("commit", "-qam", "Skip it")
+    source.git("submodule", "deinit", "-q", "-f", "lib")
+    shutil.rmtree(source.path / ".git/modules")
+    record, worktree = add_worker(make_project(str(source.path), tmp_path / "root"))
+    assert provision.provision(project_at(tmp_path / "root"), record) == []
+    assert uncommitted.tree_state(worktree.path).clean
+
+
+def test_a_reset_moves_a_submodule_itself(
+    project: Project, worker: tuple[WorkerRecord, Worktree], lib: Worktree
+) -> None:
+    """Break: `submodule.recurse` of the user; git would move it before its commit is fetched."""
+    record, worktree = worker
+    worktree.git("submodule", "init", "-q")
+    run_git(project.root.path, "config", "submodule.recurse", "true")
+    source = Path(project.source)
+    tip = advance(Worktree(source), Worktree(source.parent / "lib"), "2\n")
+    reset(project, record)
+    assert lib.head() == tip
+    assert uncommitted.tree_state(worktree.path).clean

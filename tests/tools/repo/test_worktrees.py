@@ -153,6 +153,47 @@ def test_a_branch_that_is_gone_too(project: Project, worker: tuple[WorkerRecord,
     assert worktree.head("refs/heads/llmc/w1") == worktree.head(project.base)
 
 
+@pytest.mark.parametrize("head", ["ref: refs/heads/llmc/w1\n", "0" * 40 + "\n"], ids=["checkout", "before"])
+def test_a_first_checkout_that_was_killed_is_completed(
+    project: Project, worker: tuple[WorkerRecord, Worktree], head: str
+) -> None:
+    """As `git worktree add` leaves it. Break: take every linked worktree for complete; `add` says "added", and all
+    files count as deleted.
+    """
+    record, worktree = worker
+    (worktree.path / "a.txt").unlink()
+    (admin(project) / "index").unlink()
+    (admin(project) / "index.lock").touch()
+    (admin(project) / "locked").write_text("initializing\n")
+    (admin(project) / "HEAD").write_text(head)
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).clean
+    assert (worktree.path / "a.txt").read_text() == "a\n"
+    assert not (admin(project) / "locked").exists()
+
+
+def test_a_worktree_whose_index_is_gone_keeps_its_files(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """Break: take every worktree without an index for one whose checkout was killed."""
+    record, worktree = worker
+    worktree.write("a.txt", "changed\n")
+    (admin(project) / "index").unlink()
+    provision.provision(project, record)
+    assert (worktree.path / "a.txt").read_text() == "changed\n"
+
+
+def test_a_half_made_worktree_that_is_gone_is_made_again(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """Break: respect the lock that `git worktree add` left; git refuses a "missing but locked worktree"."""
+    record, worktree = worker
+    (admin(project) / "locked").write_text("initializing\n")
+    shutil.rmtree(worktree.path)
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).clean
+
+
 def test_killed_while_the_link_is_made(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
     """Break: do not check what an earlier try left; git refuses to use the branch in two places."""
     record, worktree = worker
