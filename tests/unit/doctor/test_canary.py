@@ -84,7 +84,7 @@ def test_a_client_that_is_still_busy_has_neither_passed_nor_failed() -> None:
     found = verdict(turn_ended=False, busy=True, cleared=None, exited=None, exit_code=None)
     assert (found.passed, found.is_undecided) == (False, True)
     assert found.probes["stop"] is Result.NOT_TRIED
-    assert "still busy" in found.reason
+    assert "did not finish" in found.reason
     assert "run the command again" in found.fix
     assert not verdict(turn_ended=False).is_undecided
     assert not verdict(ready=False, busy=True).is_undecided, "an earlier failure decides"
