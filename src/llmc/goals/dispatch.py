@@ -322,6 +322,9 @@ def check_criteria(project: Project, store: AnyGoalStore, goal_id: str) -> Done:
         now_view = tx.view(goal_id)
         if now_view is None or not goal_end.wants_check(now_view):
             return Done(Result.OK, "no longer needed")
+        if commands(now_view.goal.success_criteria) != wanted:
+            # not over: the next tick runs the new ones
+            return Done(None, "the verify commands were changed while they ran")
         told = tx.crystallizations(goal_id)
         tx.apply(goal_end.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
     failed = [one.command for one in results if one.result != PASSED]

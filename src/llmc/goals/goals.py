@@ -152,11 +152,10 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
             named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
         if "success_criteria" in fields:  # earlier results do not apply to new criteria
             named |= {"checked": None, "asks": None if view.goal.checked else view.goal.asks}
-        return Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
+        changed = Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
+        return settled(view, changed, now)  # without a command, a finished plan completes the goal
 
-    _, made = open_store(project).update(goal_id, write, typed=True)
-    assert made.goal is not None
-    return made.goal
+    return _written(project, goal_id, write, typed=True)
 
 
 def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
@@ -223,9 +222,11 @@ def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:
     return _written(project, goal_id, write)
 
 
-def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]) -> Goal:
+def _written(
+    project: Project, goal_id: str, write: Callable[[GoalView], Change], *, typed: bool = False
+) -> Goal:
     store = open_store(project)
-    view, made = store.update(goal_id, write)
+    view, made = store.update(goal_id, write, typed=typed)
     after_change(project, store)
     return made.goal or view.goal
 

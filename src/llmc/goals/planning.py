@@ -369,7 +369,8 @@ def _with_plan(project: Project, view: GoalView, made: tuple[Plan, Provenance], 
     change = merge_plan(view, plan, now, why, provenance, limits_of(project))
     if not isinstance(change, Change):
         raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then run the command again.")
-    return settled(view, replace(change, goal=change.goal or goal), now)
+    change = settled(view, replace(change, goal=change.goal or goal), now)
+    return goal_end.nothing_left(view, change, now)  # what was cancelled stays so under its former id
 
 
 def _check_is_open(view: GoalView, act: str) -> None:

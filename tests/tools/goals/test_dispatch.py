@@ -17,7 +17,10 @@ from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch as goal_dispatch
 from llmc.goals import goals, planning, runner, work
 from llmc.goals.desk import Aside
-from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
+from llmc.goals.drive.goal_end import PASSED
+from llmc.goals.drive.moves import criterion
+from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, NodeStatus, Result
+from llmc.goals.model import Tested as Ran
 from llmc.goals.runner import Runner
 from llmc.goals.store import goal_store
 from llmc.records.books import Claim
@@ -573,3 +576,92 @@ def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clo
     shop.complete(again[1])
     shop.tick()
     assert shop.view.goal.status is GoalStatus.COMPLETED
+
+
+def test_a_goal_is_completed_only_by_the_commands_that_it_has(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user changes them while the former ones run; then the new ones run, too.
+
+    Break: leave the comparison of the commands out of `check_criteria`; or let it answer that all is done.
+    """
+    done = [replace(node, status=NodeStatus.DONE) for node in shop.view.nodes.values()]
+    set_goal(shop, success_criteria=(criterion("old"),))
+    shop.store.apply(Change(nodes=tuple(done)))
+    ran: list[str] = []
+    may_end, ended = threading.Event(), threading.Event()
+
+    def result(project: Any, commit: str, command: str) -> Ran:
+        ran.append(command)
+        assert command == "new" or may_end.wait(30)
+        return Ran(command=command, result=PASSED if command == "old" else "failed with exit code 1")
+
+    monkeypatch.setattr(goal_dispatch, "_result", result)
+    monkeypatch.setattr(goal_dispatch.provision, "refresh_base", lambda project: "1a2b3c4d")
+    with ThreadPoolExecutor(1) as pool:
+        shop.runner = Runner(shop.project, Aside(pool, ended.set))
+        shop.tick()
+        goals.change(shop.project, GOAL, {"success_criteria": (criterion("new"),)})
+        shop.tick()  # the daemon sees the change while the former commands run
+        may_end.set()
+        assert ended.wait(30)
+        ended.clear()
+        assert (shop.view.goal.status, shop.view.goal.checked) == (GoalStatus.ACTIVE, None)
+        clock.now += 1
+        shop.tick()
+        assert ended.wait(30)
+    assert ran == ["old", "new"]
+    (question,) = work.open_questions(shop.project)
+    assert "`new` failed with exit code 1" in question.reason.question
+
+
+@pytest.mark.parametrize("how", ["blocked", "overridden", "above"])
+def test_what_the_user_blocks_before_a_worker_takes_it_is_not_started(
+    shop: Workshop, clock: Clock, how: str
+) -> None:
+    """Break: only look at the pending instruction in `_hold`; or keep the task when a parent is blocked."""
+    shop.tick()
+    assert list(shop.tasks()) == ["1"]
+    if how == "blocked":
+        work.block(shop.project, LEAF, reason="needs the new server")
+    else:
+        node_id = LEAF if how == "overridden" else "T1.1"
+        work.override(shop.project, node_id, status="blocked", reason="needs the new server")
+    clock.now += 1
+    shop.tick()
+    assert (shop.tasks(), shop.take()) == ({}, None)
+    for _ in range(2):
+        clock.now += 1000
+        assert shop.tick().actions == ()
+    assert (shop.view.nodes[LEAF].status.is_open, shop.tasks()) == (True, {})
+    if how == "above":
+        work.follow_again(shop.project, "T1.1", reason="the server is there")
+    else:
+        work.unblock(shop.project, LEAF, reason="the server is there")
+    clock.now += 1
+    shop.tick()
+    taken = shop.take()
+    assert taken is not None
+    assert (taken[0].id, shop.one().run_id) == ("2", "2")
+    shop.complete(taken[1])
+    clock.now += 1
+    shop.tick()
+    assert shop.view.nodes[LEAF].status is NodeStatus.DONE
+
+
+def test_what_was_failed_while_it_is_blocked_is_not_tried_again(shop: Workshop, clock: Clock) -> None:
+    """A worker that has it may finish; if it returns it, no other one takes it.
+
+    Break: send WITHDRAW only once, when the item is blocked.
+    """
+    shop.tick()
+    taken = shop.take()
+    assert taken is not None
+    work.block(shop.project, LEAF, reason="needs the new server")
+    clock.now += 1
+    shop.tick()
+    assert shop.source.books().holds(taken[1].id)
+    fail(shop, taken[1])
+    clock.now += 1
+    shop.tick()
+    assert (shop.tasks(), shop.take()) == ({}, None)

@@ -12,9 +12,12 @@ from llmc.attention import raising
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.goal_options import GoalPlanner
 from llmc.goals import goals, planning, work
+from llmc.goals.drive import goal_end
 from llmc.goals.drive.clean import SecretRefused
+from llmc.goals.drive.moves import criterion
 from llmc.goals.goals import new_goal, open_store
 from llmc.goals.model import Goal, GoalStatus, GoalView, PlannerRef
+from llmc.goals.model import Tested as Ran
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.planning import Created
@@ -270,3 +273,52 @@ def test_a_goal_without_anything_left_asks_how_to_proceed(project: Project) -> N
     work.answer(project, question.id, "2")
     assert open_store(project).view(goal_id).goal.status is GoalStatus.CANCELLED
     assert work.open_questions(project) == []
+
+
+def test_a_goal_without_anything_left_asks_until_it_has_work(tmp_path: Path) -> None:
+    """A plan with the ids of cancelled items has nothing left either, and neither has the same plan once more.
+
+    Break: leave `nothing_left` out of `_with_plan`.
+    """
+    project = planned_by(f"cat > /dev/null; cat {tmp_path}/plan.json", tmp_path)
+    Store(project.root).create()
+    (tmp_path / "plan.json").write_text(json.dumps(small_plan()))
+    goal_id = planning.create(project, new_goal("Import"), planning.first_plan).view.goal.goal_id
+    for node in open_store(project).view(goal_id).nodes.values():
+        if node.node_id.startswith("P"):
+            work.override(project, node.node_id, goal_id, status="cancelled", reason="not like this")
+    (question,) = work.open_questions(project)
+    work.answer(project, question.id, "plan it again")
+    (question,) = work.open_questions(project)
+    assert question.reason.text == "all plan items are cancelled"
+    assert [item.kind for item in raising.current(project)] == ["goal_question"]
+    _, revision = planning.replan_by_hand(project, goal_id, "once more", tmp_path / "plan.json")
+    assert (revision.added, revision.changed) == ((), ())
+    (question,) = work.open_questions(project)
+    assert question.reason.options == ("plan it again", "cancel it")
+    file = tmp_path / "other.md"
+    file.write_text("# Import\n## P9: Phase\n### T9.1: First\naccept: it works\n")
+    planning.replan_by_hand(project, goal_id, "another way", file)
+    assert (work.open_questions(project), raising.current(project)) == ([], [])
+
+
+def test_a_goal_whose_failing_command_is_removed_is_completed(project: Project) -> None:
+    """Nothing would run or ask again. Break: return the change of `goals.change` unsettled."""
+    project.store.create()
+    fields = {"success_criteria": ("it is fast", criterion("false"))}
+    goal_id = planning.create(project, new_goal("Import", **fields), Stub(two_tasks)).view.goal.goal_id
+    for leaf in ("T1.1", "T1.2"):
+        work.done(project, leaf, goal_id)
+    failed = [Ran(command="false", result="failed with exit code 1")]
+    ids = iter("123")
+    open_store(project).update(
+        goal_id, lambda view: goal_end.checked(view, failed, "", 1.0, ids.__next__, ())
+    )
+    assert [one.reason.kind for one in work.open_questions(project)] == ["criteria"]
+    changed = goals.change(project, goal_id, {"success_criteria": ("it is fast", criterion("true"))})
+    assert (changed.status, changed.checked) == (GoalStatus.ACTIVE, None), "its new command must run first"
+    changed = goals.change(project, goal_id, {"success_criteria": ("it is fast",)})
+    assert changed.status is GoalStatus.COMPLETED
+    assert open_store(project).view(goal_id).goal == changed
+    assert types(project, goal_id)[-2:] == ["goal.updated", "goal.completed"]
+    assert (work.open_questions(project), raising.current(project)) == ([], [])

@@ -469,6 +469,92 @@ def test_only_the_user_lifts_a_block_by_the_user(asked_before: bool) -> None:
     assert leaf.look(seen(reachable=False), after=10) == ["work"]
 
 
+UNCLAIMED = seen(run=Run.WAITING, session_key="", session_id="", reachable=False)
+WHY = BlockedReason(kind="human", text="needs the new server")
+
+
+@pytest.mark.parametrize("how", ["blocked", "overridden", "above"])
+@pytest.mark.parametrize("since", [S.DISPATCHED, S.ACTIVE])
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_the_user_blocks_is_taken_back_from_the_pool(how: str, since: S, paused: bool) -> None:
+    """A worker that has it may finish; once it is unblocked, it is sent again, with a new id.
+
+    Break: leave out a part of `_is_held`; or move only what is DISPATCHED back in `outcome`.
+    """
+    leaf = OneLeaf().begin()
+    if since is S.ACTIVE:
+        leaf.look(seen(run=Run.IN_FLIGHT), after=10)
+    if how == "blocked":
+        leaf.keep(block(leaf.view, leaf.node, leaf.now, WHY))
+    else:
+        held = leaf.node if how == "overridden" else leaf.view.nodes["T1.1"]
+        leaf.keep(by_hand.override(leaf.view, held, N.BLOCKED, leaf.now, "wait", "human", None))
+    if paused:
+        status(leaf, GoalStatus.PAUSED)
+    assert leaf.look(seen(run=Run.IN_FLIGHT), after=10) == [], "a worker has it"
+    assert leaf.look(UNCLAIMED, after=10) == ["withdraw"]
+    assert leaf.decided.actions[0].replaces == ("D-2",)
+    assert leaf.look(UNCLAIMED, after=10) == ["withdraw"], "its outcome is unknown"
+    leaf.ended(Result.ERROR)
+    assert leaf.look(UNCLAIMED, after=1) == []
+    assert leaf.look(UNCLAIMED, after=400) == ["withdraw"]
+    leaf.ended(Result.OK)
+    assert len({d.dispatch_id for d in leaf.one.dispatch_history}) == 2
+    assert leaf.look(Signals(), after=100_000) == []
+    assert leaf.decided.change.is_empty()
+    status(leaf, GoalStatus.ACTIVE)
+    assert leaf.look(Signals(), after=10) == []
+    if how == "above":
+        leaf.keep(by_hand.follow_again(leaf.view.nodes["T1.1"], leaf.now, "it is there"))
+    else:
+        leaf.keep(unblock(leaf.view, leaf.node, leaf.now, "it is there"))
+    assert leaf.look(Signals(), after=10) == ["work"]
+    assert leaf.decided.actions[0].dispatch_id not in ("D-1", "D-2", "D-3")
+
+
+def test_a_paused_goal_takes_back_what_a_worker_returned() -> None:
+    """Break: withdraw only what is DISPATCHED in `_rest`; another worker would start it."""
+    leaf = OneLeaf().begin()
+    leaf.look(seen(run=Run.IN_FLIGHT), after=10)
+    status(leaf, GoalStatus.PAUSED)
+    assert leaf.look(UNCLAIMED, after=10) == ["withdraw"]
+    leaf.ended(Result.OK)
+    assert leaf.look(Signals(), after=10) == []
+    status(leaf, GoalStatus.ACTIVE)
+    assert leaf.look(Signals(), after=400) == ["work"]
+
+
+@pytest.mark.parametrize("how", ["blocked", "overridden"])
+def test_what_was_not_sent_yet_is_not_sent_to_what_the_user_blocks(how: str) -> None:
+    """As while the user is attached to the worker. Break: settle what is pending in `_hold`."""
+    leaf = OneLeaf(Policy(allow_cross_agent=True, allow_agents=("eve",)), suggested_agent_id="eve")
+    assert leaf.look() == ["work"]
+    assert leaf.look(Signals(), after=60) == ["work"], "it could not be tried"
+    if how == "blocked":
+        leaf.keep(block(leaf.view, leaf.node, leaf.now, WHY))
+    else:
+        leaf.keep(by_hand.override(leaf.view, leaf.node, N.BLOCKED, leaf.now, "wait", "human", None))
+    for seen_then in (None, Signals(), seen(run_id="")):
+        assert leaf.look(seen_then, after=600) == []
+    assert (leaf.one.pending, leaf.node.status) == (None, N.BLOCKED)
+    assert leaf.types().count("dispatch.dropped") == 1
+    leaf.keep(unblock(leaf.view, leaf.node, leaf.now, "it is there"))
+    assert leaf.look(Signals(), after=10) == ["work"]
+
+
+def test_what_is_unblocked_before_it_was_taken_back_is_sent_once() -> None:
+    """A late withdrawal would send it again. Break: keep what is pending of a QUEUED assignment in `_drive`."""
+    leaf = OneLeaf().begin()
+    leaf.keep(block(leaf.view, leaf.node, leaf.now, WHY))
+    assert leaf.look(UNCLAIMED, after=10) == ["withdraw"], "it could not be tried"
+    leaf.keep(unblock(leaf.view, leaf.node, leaf.now, "it is there"))
+    assert leaf.look(UNCLAIMED, after=10) == ["work"]
+    assert leaf.decided.actions[0].replaces == ("D-2",), "the task that is still in the pool"
+    leaf.ended(run_id="18")
+    assert leaf.look(replaced(UNCLAIMED, run_id="18"), after=600) == []
+    assert (leaf.one.status, leaf.one.pending) == (S.DISPATCHED, None)
+
+
 @pytest.mark.req("3-024")
 def test_what_is_looked_at() -> None:
     """Break: watch closed assignments in `watched`, or leave `self.due(at)` out of `is_early`."""

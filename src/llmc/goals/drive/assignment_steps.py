@@ -44,7 +44,7 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
-from llmc.goals.plan.plan import is_closed
+from llmc.goals.plan.plan import is_barred, is_closed
 
 S = AssignmentStatus
 
@@ -161,23 +161,51 @@ def _settle_wait_s(dispatch: Dispatch) -> float:
 
 def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
     """Paused goal: record what is observed, withdraw unclaimed tasks, send nothing else."""
-    last = assignment.last_dispatch
-    if last is not None and last.purpose == WITHDRAW and last.result is not Result.OK:
-        _settle_withdrawal(work, assignment, last)
-        return
-    if signals is None or assignment.status is S.QUEUED:
+    if _still_withdraws(work, assignment) or signals is None or assignment.status is S.QUEUED:
         return
     assignment, judged = _observed(work, assignment, signals)
     if judged.state is State.ALIVE:
-        _is_active(work, assignment, node, judged)
-    unclaimed = assignment.status is S.DISPATCHED and signals.run is Run.WAITING
-    if unclaimed and assignment.pending is None and not work.is_full():
+        assignment = _is_active(work, assignment, node, judged)
+    _withdraw_unclaimed(work, assignment, signals)
+
+
+def _hold(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
+    """Blocked by the user: record what is observed, withdraw an unclaimed task, send nothing else."""
+    if signals is not None and assignment.status is S.BLOCKED:
+        assignment, _ = _seen(work, assignment, node, signals)
+    elif signals is not None:  # a report would ask
+        assignment, _ = _observed(work, assignment, signals)
+    if not _still_withdraws(work, assignment):
+        assignment = work.drop_pending(assignment, "blocked by the user")
+        _withdraw_unclaimed(work, assignment, signals)
+
+
+def _is_held(work: Round, assignment: Assignment, node: Node) -> bool:
+    """Whether the user blocked the item or, by an override, a parent; a question of llmc does not count."""
+    asks = assignment.status is S.BLOCKED and not node.overridden
+    by_user = assignment.is_held or (node.status is NodeStatus.BLOCKED and not asks)
+    return by_user or is_barred(node.node_id, work.nodes, work.shape)
+
+
+def _still_withdraws(work: Round, assignment: Assignment) -> bool:
+    """Whether a withdrawal is not over; if it is due, it is tried again."""
+    last = assignment.last_dispatch
+    if last is None or last.purpose != WITHDRAW or last.result is Result.OK:
+        return False
+    _settle_withdrawal(work, assignment, last)
+    return True
+
+
+def _withdraw_unclaimed(work: Round, assignment: Assignment, signals: Signals | None) -> None:
+    is_unclaimed = signals is not None and signals.run is Run.WAITING and assignment.pending is None
+    if is_unclaimed and not work.is_full():
         work.send(assignment, WITHDRAW, Mode.SPAWN, "")
 
 
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
     """Active goal: observe, complete pending intents, then recover from stalls."""
     if assignment.status is S.QUEUED:
+        assignment = work.drop_pending(assignment, "will be sent again")  # a late withdrawal would undo that
         if signals is not None:
             hear(work, assignment, node, signals)
         return
@@ -186,10 +214,8 @@ def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | N
         assignment = ladder.progressed(assignment, work.now, work.now)
         work.move(assignment, S.QUEUED, "unblocked by the user")
         return
-    if node.status is NodeStatus.BLOCKED and assignment.status is not S.BLOCKED:
-        # held by the user: observe, send nothing
-        if signals is not None:
-            _observed(work, assignment, signals)
+    if _is_held(work, assignment, node):
+        _hold(work, assignment, node, signals)
         return
     judged: Liveness | None = None
     if signals is not None:

@@ -194,7 +194,7 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
 
 
 def nothing_left(view: GoalView, change: Change, now: float) -> Change:
-    """The settled change, plus a question if it cancels the last plan item."""
+    """The settled change, plus a question if it leaves nothing but cancelled plan items."""
     made = after(view, change)
     phases = [node.status for node in made.nodes.values() if node.kind is NodeKind.PHASE]
     is_empty = bool(phases) and set(phases) == {NodeStatus.CANCELLED}

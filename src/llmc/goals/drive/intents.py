@@ -192,11 +192,11 @@ def outcome(
         settled = replace(settled, backoff_until=max(assignment.backoff_until or 0.0, now + wait_s))
     elif dispatch.is_instruction and run_id and dispatch is assignment.last_instruction:
         settled = replace(settled, run_id=run_id)
-    elif dispatch.purpose == WITHDRAW and assignment.status is AssignmentStatus.DISPATCHED:
+    elif dispatch.purpose == WITHDRAW and assignment.status.at_work:
         settled, event = move_assignment(
             settled, AssignmentStatus.QUEUED, now, reason="withdrawn before a worker claimed it"
         )
-        # paused by the user: earlier attempts do not count
+        # paused or blocked by the user: earlier attempts do not count
         settled = ladder.progressed(settled, now, now)
         settled = replace(settled, run_id="", session_key="", session_id="")
         events.append(event)

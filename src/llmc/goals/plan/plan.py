@@ -242,7 +242,7 @@ def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) 
     for leaf in leaves:
         above, needs = shape.parents[leaf], shape.needs.get(leaf, ())
         if above not in barred:
-            barred[above] = any(_bars(nodes[parent]) for parent in above)
+            barred[above] = is_barred(leaf, nodes, shape)
         if barred[above]:
             continue
         for dep in needs:
@@ -253,6 +253,11 @@ def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) 
         else:
             ready.append(leaf)
     return ready
+
+
+def is_barred(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    """Whether a parent is closed or blocked by the user, so that nothing below may start."""
+    return any(_bars(nodes[parent]) for parent in shape.parents[leaf])
 
 
 def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
