@@ -221,7 +221,7 @@ def test_a_supervisor_waits_while_the_canary_has_no_result(scripted: Fleet) -> N
     try:
         wait_until(lambda: "another canary is running" in supervisor.said, 60, lambda: supervisor.said)
         os.close(claim)
-        wait_until(lambda: "still busy" in supervisor.said, 60, lambda: supervisor.said)
+        wait_until(lambda: "did not finish" in supervisor.said, 60, lambda: supervisor.said)
         assert not (scripted.root / ".llmc/canary.json").exists(), "nothing is known about this client"
         client.is_broken()
         wait_until(supervisor.daemon, 90, lambda: supervisor.said)
