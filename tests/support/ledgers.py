@@ -12,6 +12,10 @@ from llmc.fleet.landings import Landings
 from llmc.records.landing_ledger import LandingLedger
 
 NOWHERE = "postgresql://nobody@/none?host=/nonexistent"
+#: an agreement binds only while there are nodes
+_JOIN = (
+    "insert into llmc.node (name, instance, place) values ('test', 'id', 'host:/test') on conflict do nothing"
+)
 _CLAIM = """
 insert into llmc.task (list, id, number, subject, description, status, priority, label, metadata, claim, node)
 values (%(list)s, %(id)s, 0, '', '', 'in_progress', 0, '', '{}', nextval('llmc.fence'), 'test')
@@ -38,6 +42,7 @@ class PostgresLedger(Landings):
         self.lease_s = lease_s
         Database(url).migrate()
         super().__init__(Database(url), "test", "the remote", lease_s)
+        self._db.rows(_JOIN)
 
     def claim(self, task: TaskKey) -> str:
         with psycopg.connect(self.url) as db:

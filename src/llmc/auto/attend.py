@@ -327,17 +327,16 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
             backoff_s = project.config.auto.crash_backoff_secs
-            again = _to_retry(run, backoff_s) if run.is_full else None
-            only = None if again is None else [task for task, wait_s in again.items() if not wait_s]
-            found = None if only == [] else run.queue.take_next(record.name, labels - {""}, backoff_s, only)
+            only = _to_retry(run) if run.is_full else None
+            found = run.queue.take_next(record.name, labels - {""}, backoff_s, only)
         except LockTimeout:
             return run.wait(record)
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
-        if found is None and again is not None:
-            return _end_or_wait(run, record, others, [wait_s for wait_s in again.values() if wait_s])
+        if found is None and run.queue.waits_s:
+            return run.wait(record, run.queue.waits_s)
         if found is None:
-            return run.wait(record, run.queue.waits_s) if run.queue.waits_s else False
+            return _end_if_full(run, others)
         task, claim = found
         if not handover.take_over(run, project, record, claim):
             return False
@@ -376,25 +375,23 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
     return True
 
 
-def _to_retry(run: Run, backoff_s: float) -> dict[TaskKey, float]:
-    """Tasks of this run that no worker has and that are not done, and how long each still waits after a crash."""
-    books, now = run.queue.source.books(), now_unix()
-    return {
-        task: books.waits_s(task, backoff_s, now)
+def _to_retry(run: Run) -> list[TaskKey]:
+    """Tasks of this run that no worker has and that are not done."""
+    books = run.queue.source.books()
+    return [
+        task
         for task in run.begun
         if not (books.is_completed(task) or books.kept_back(task) or books.claim_on(task))
-    }
+    ]
 
 
-def _end_or_wait(run: Run, record: WorkerRecord, others: Iterable[WorkerRecord], waits: list[float]) -> bool:
+def _end_if_full(run: Run, others: Iterable[WorkerRecord]) -> bool:
     """End a run that has begun all tasks that it may, unless one of them may have to be retried. Always False."""
     at_work = any(
         one.assignment is not None and one.assignment.task in run.begun and not steps.waits_for_answer(one)
         for one in others
     )
-    if waits:
-        return run.wait(record, min(waits))
-    if not at_work:
+    if run.is_full and not at_work:
         run.drain(f"--max-tasks {run.max_tasks} reached", asked=True)
     return False  # a worker that ends its task asks again
 

@@ -11,6 +11,7 @@ from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import Do, GiveUp
 from llmc.base.errors import ClaimLost, LlmcError, LockTimeout, Refused, Unreachable
 from llmc.base.panes import Pane
+from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
 from llmc.landing import accept, accept_journal, default_branch, prompts, rebase, ways
@@ -98,9 +99,13 @@ def _reset(project: Project, name: str) -> Reset | LlmcError:
         return reset_unattended(project, name)
     except LlmcError as error:
         return error
+    except ShuttingDown:  # the task is released, which must be reported; the next daemon resets the worker
+        return LlmcError("the daemon is stopping")
 
 
 def _after_reset(run: Run, project: Project, record: WorkerRecord, done: Reset | LlmcError) -> bool:
+    if project.stopping and project.stopping():
+        return False  # what a stop cut short has not failed
     if isinstance(done, PersonInWay):
         return run.wait(record)  # it has no task left, so it is listed and waits
     if isinstance(done, Unreachable):

@@ -44,9 +44,17 @@ class Landings:
         self._turn_s = min(TURN_S, lease_s)
 
     def agree(self, fence: str, branch: str) -> tuple[str, str]:
+        """Also nodes that never joined write an agreement, so one that is left from them does not bind."""
         values = {"fence": fence, "branch": branch}
-        row = (self._db.rows(statements.AGREEMENT) or self._db.rows(statements.AGREE, values))[0]
-        return row["fence"], row["branch"]
+
+        def work(rows: "Rows") -> tuple[str, str]:
+            rows.execute(statements.END_AGREEMENT)
+            found = fetched(rows.execute(statements.AGREEMENT)) or fetched(
+                rows.execute(statements.AGREE, values)
+            )
+            return found[0]["fence"], found[0]["branch"]
+
+        return self._db.do(work)
 
     def enter(self, entry: Entry) -> None:
         list_name, task = (entry.task.list, entry.task.id) if entry.task else ("", "")

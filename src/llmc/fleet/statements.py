@@ -47,7 +47,7 @@ REPOSITORY = "select first_commit, address from llmc.repository"
 ADD_REPOSITORY = """
 insert into llmc.repository (first_commit, address) select unnest(%(first)s::text[]), %(address)s
 on conflict do nothing"""
-#: as given by the first node, until no node is left
+#: as first given; it binds while there are nodes
 AGREEMENT = "select fence, branch from llmc.agreement"
 AGREE = """
 insert into llmc.agreement as a (fence, branch) values (%(fence)s, %(branch)s)
@@ -182,8 +182,8 @@ CLOCK = "select extract(epoch from now())::float8 as now_unix"
 
 # Tasks
 
-READY = """status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
-    and (not_before is null or not_before <= now())"""
+_OPEN = "status = 'pending' and waits = 0 and held = '' and owner = '' and not removed"
+READY = f"{_OPEN} and (not_before is null or not_before <= now())"
 _NEEDS = "array(select needs from llmc.dependency d where (d.list, d.task) = (t.list, t.id) order by needs)"
 BEAT = _BEAT.format(ready=READY, nodes=_NODE)
 COLUMNS = f"""t.list, t.id, t.subject, t.description, t.status, t.metadata, t.owner, t.claim, t.removed, t.waits, extract(epoch from t.written)::float8 as written_unix, {_NEEDS} as needs"""
@@ -270,9 +270,12 @@ with ready as (
 )
 select count as ready, exists (select from began) as began, case when count = 0 then (
     select extract(epoch from min(not_before) - now())::float8 from llmc.task
-    where list = %(list)s and status = 'pending' and waits = 0 and held = '' and owner = '' and not removed
-        and not_before > now()) end as after_crash_s
+    where list = %(list)s and {_OPEN} and not_before > now()) end as after_crash_s
 from ready"""
+#: seconds until the first of these tasks can start; null: none can
+WAIT_OF = f"""
+select extract(epoch from min(greatest(coalesce(not_before, now()), now())) - now())::float8 as wait_s from llmc.task
+where (list, id) in (select * from unnest(%(lists)s::text[], %(ids)s::text[])) and {_OPEN}"""
 #: skips silent nodes, which would not answer
 CALL_WAITING = f"""
 with chosen as (

@@ -29,7 +29,7 @@ class LandingLedger(Protocol):
     """The landings of all machines. Each call raises Unreachable if there is no answer, and can be repeated."""
 
     def agree(self, fence: str, branch: str) -> tuple[str, str]:
-        """The fence and the branch of all machines; these, if no machine has given any."""
+        """The fence and the branch of all machines; these, if no machine has given any, or none of them is left."""
         ...
 
     def enter(self, entry: Entry) -> None:

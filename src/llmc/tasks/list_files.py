@@ -2,8 +2,9 @@
 
 import hashlib
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,13 +25,18 @@ class Taken(Struct, frozen=True):
     added: list[Task]
     #: files and tasks that were not imported, each with the reason
     left_out: list[str]
+    #: for each file, the task that it was imported as, now or before
+    made: dict[TaskId, TaskId]
 
 
-def take_in(source: TaskSource, directory: Path) -> Taken:
+def take_in(
+    source: TaskSource, directory: Path, followed: Mapping[TaskId, TaskId] = MappingProxyType({})
+) -> Taken:
     """Add the open tasks in a directory of task files that the list does not have yet.
 
-    A task remembers what it was made from, so that the same file is never added twice. Completed tasks are not added. A
-    task that depends on a missing file is added once that file exists.
+    A task remembers the name and text that it was made from, so that a file is added again only if its text has changed,
+    and not even then if it is in `followed` (see `follow`). Completed tasks are not added. A task that depends on a
+    missing file is added once that file exists.
     """
     if not directory.is_dir():
         raise NotFound(
@@ -42,6 +48,8 @@ def take_in(source: TaskSource, directory: Path) -> Taken:
     old = {_key(task.pool_key, task): task.id for task in known.tasks.values() if _is_old(task.pool_key)}
     by_key = old | known.by_key
     made: dict[TaskId, TaskId] = {task_id: by_key[key] for task_id, key in keys.items() if key in by_key}
+    changed = {task_id: followed[task_id] for task_id in keys if task_id in followed and task_id not in made}
+    made |= changed
     needs = {
         task.id: {*task.blocked_by, *(other.id for other in found.values() if task.id in other.blocks)}
         for task in found.values()
@@ -59,26 +67,33 @@ def take_in(source: TaskSource, directory: Path) -> Taken:
             added.append(task)
     left_out = [f"{bad.file}: {bad.problem}" for bad in listing.unreadable]
     left_out += [f"{name}: the file is being written" for name in sorted(listing.unsettled)]
+    left_out += [
+        f"{task_id}.json: its text changed after it was imported as {task}"
+        for task_id, task in changed.items()
+        if task_id not in done
+    ]
     here = done | made.keys()
     for task_id in (task_id for task_id in needs if task_id not in here):
         missing = ", ".join(sorted(needs[task_id] - here, key=in_order))
         left_out.append(f"task {task_id} depends on tasks that were not imported: {missing}")
-    return Taken(added, left_out)
+    return Taken(added, left_out, made)
 
 
 def follow(source: TaskSource, directory: Path) -> Iterator[Taken]:
     """Keep adding tasks as files appear; yields what each round added. Never ends on its own.
 
+    A client refines the text of a task that is being done, so a file that changes meanwhile is not another task.
     What is left out is yielded once, if the next round leaves it out too: files appear one after another.
     """
-    before, told = set[str](), set[str]()
+    before, told, followed = set[str](), set[str](), dict[TaskId, TaskId]()
     watch = open_watch(directory)
     try:
         while True:
-            found = take_in(source, directory)
+            found = take_in(source, directory, followed)
+            followed |= found.made
             new = [line for line in found.left_out if line in before and line not in told]
             before, told = set(found.left_out), told.intersection(found.left_out).union(new)
-            yield Taken(found.added, new)
+            yield Taken(found.added, new, found.made)
             select.select([watch], [], [], SETTLE_S)
             if watch.changed() is None:  # the directory may have been replaced
                 watch.close()

@@ -77,7 +77,7 @@ def refuse_broken(wrong: Stuck, held: Collection[TaskId]) -> None:
 class Queue(Protocol):
     """Where auto workers get their tasks. Workers may ask concurrently."""
 
-    #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
+    #: seconds until a task whose agent crashed can start, of those that the last `take_next` could take; 0: no such task
     waits_s: float
 
     @property
@@ -126,7 +126,6 @@ class TaskQueue:
         #: changes that the source reported and the index does not have yet: a scan may fail at any point
         self._news: dict[TaskId, Task | None] = {}
         self._is_first_look = True
-        #: seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task
         self.waits_s = 0.0
 
     @property
@@ -147,9 +146,7 @@ class TaskQueue:
         """
         with self._turn:
             books = self._look()
-            ready = self._startable(books, crash_backoff_s)
-            if only is not None:
-                ready = [task for task in ready if self.source.key(task.id) in only]
+            ready = self._startable(books, crash_backoff_s, only)
             while chosen := choose(ready, labels_in_use):
                 self.source.note(f"selected; ready tasks: {len(ready)}", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)
@@ -160,10 +157,12 @@ class TaskQueue:
                 ready.remove(chosen)
             return None
 
-    def _startable(self, books: Books, backoff_s: float) -> list[Task]:
-        """Ready tasks that are not held back, and do not wait after a crash."""
+    def _startable(self, books: Books, backoff_s: float, only: Collection[TaskKey] | None) -> list[Task]:
+        """Ready tasks, of `only` these, that are not held back, and do not wait after a crash."""
         now, ready = now_unix(), self._index.ready - self._undecided
         keys = {task_id: self.source.key(task_id) for task_id in ready}
+        if only is not None:
+            keys = {task_id: key for task_id, key in keys.items() if key in only}
         waits = {i: books.waits_s(key, backoff_s, now) for i, key in keys.items() if not books.kept_back(key)}
         self.waits_s = min((wait for wait in waits.values() if wait), default=0.0)
         return [self._index.tasks[task_id] for task_id, wait in waits.items() if not wait]

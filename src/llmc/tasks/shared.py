@@ -458,6 +458,13 @@ class SharedTasks(TaskSource):
             row = self._db.rows(statements.LOOK, values)[0]
         return Look(row["ready"], max(0.0, row["after_crash_s"] or 0.0))
 
+    def wait_of(self, tasks: Collection[TaskKey]) -> float | None:
+        """Seconds until the first of these tasks can start; None: none of them can."""
+        whole = [(task.list or self._list(), task.id) for task in tasks]
+        values = {"lists": [of for of, _ in whole], "ids": [task_id for _, task_id in whole]}
+        wait_s: float | None = self._db.rows(statements.WAIT_OF, values)[0]["wait_s"]
+        return wait_s
+
     def call_waiting(self, count: int = 1, list_name: str = "") -> int:
         """Call up to `count` nodes that wait for a task; how many were called. Heartbeats find the other tasks."""
         values = {"list": list_name or self._name, "most": int(count), "lease": self._lease}

@@ -15,6 +15,8 @@ from llmc.tasks.shared import SharedTasks
 
 #: most ready tasks counted: more than a node has workers
 MOST_READY = 1000
+#: how soon to claim a task again that could start, but another transaction had it, or its wait has just ended
+AGAIN_S = 0.2
 #: how old the attention list may get
 TELL_S = 5.0
 
@@ -58,9 +60,12 @@ class SharedQueue:
         return believed(task, self.source.books().made.get(claim.task)), claim
 
     def _take_one_of(self, tasks: Collection[TaskKey], worker: str) -> tuple[Task, Claim] | None:
+        """The database says how long they wait: this node's clock may be wrong."""
         for key in tasks:
             if (claim := self.source.claim(key, worker)) is not None:
                 return believed(self.source.one(key), self.source.books().made.get(key)), claim
+        wait_s = self.source.wait_of(tasks)
+        self.waits_s = 0.0 if wait_s is None else max(wait_s, AGAIN_S)
         return None
 
     def count_ready(self, free: int = 0) -> int:

@@ -10,6 +10,7 @@ from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
+from llmc.base.proc import ShuttingDown
 from llmc.base.tmux import answered
 from llmc.landing import accept_journal, review
 from llmc.records.transitions import NOT_REVIEWED, step
@@ -196,4 +197,6 @@ def _start(project: Project, name: str) -> str | None:
         sessions.start(project, name)
     except LlmcError as error:
         return error.message
+    except ShuttingDown:  # the worker is reset; the next daemon starts its agent
+        return "the daemon is stopping"
     return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)

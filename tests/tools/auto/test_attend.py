@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.auto import attend as auto
 from llmc.auto import landing
@@ -22,6 +23,7 @@ from llmc.goals.drive.intents import NUDGE
 from llmc.goals.model import Mode, Result
 from llmc.records.worker import Assignment, Cause
 from llmc.repo.project import Project, open_project
+from llmc.repo.provision import set_up_mark
 from llmc.sessions import submit
 from llmc.tasks import queue
 from llmc.workers import start
@@ -234,3 +236,42 @@ def test_tasks_are_counted_while_the_daemon_asks_for_them(scripted: Fleet) -> No
     assert len(run.begun) == len(keys)
     run.take_back(keys[0])
     assert keys[0] not in run.begun
+
+
+@pytest.mark.parametrize("at", ["launch", "setup"])
+def test_a_stop_while_a_worker_gives_up_loses_no_failure(scripted: Fleet, at: str) -> None:
+    """The ledger has the failure, so the event log must have it, too.
+
+    Break: let ShuttingDown leave the reset; the digest of the run has the task in progress, and no error. Or count a
+    launch that a stopping daemon did not do as a failed one.
+    """
+    fleet = set_up(scripted)
+    fleet.up("--auto", "--concurrency", "1")
+    ready = fleet.marks / "ready"
+    add(fleet, 1, f"@sh echo half > half; touch {ready}; {until(fleet.marks / 'never')}")
+    wait_for(fleet, ready.exists)
+    fleet.kill_daemon()
+    if at == "setup":
+        fleet.llmc("config", "set", "repo.setup", "sleep 60")
+    stopping = threading.Event()
+    project = replace(open_project(str(fleet.root)), stopping=stopping.is_set)
+    record = project.store.worker("auto-1")
+    if at == "setup":
+        set_up_mark(record).unlink()
+    pane = project.pane(record)
+    assert isinstance(pane, Pane)
+    os.kill(pane.pid, signal.SIGKILL)
+    wait_until(lambda: not processes.is_alive(pane.pid))
+    run, later = run_of(project, "auto-1"), list[float]()
+    run.look_again = lambda _, wait_s: later.append(wait_s)
+    why = GiveUp(Cause.CRASH, "the agent exited")
+    stopping.set()
+    with project.worker_lock("auto-1"):
+        assert not landing.give_up(run, project, project.store.worker("auto-1"), why)
+        for _ in range(landing.LAUNCHES + 1):
+            assert not landing.start_over(run, project, project.store.worker("auto-1"))
+    ((failed,), (pinned,)) = fleet.events("task_failed"), fleet.events("work_pinned")
+    assert (failed["cause"], failed["attempt"]) == ("crash", 1)
+    assert failed["ref"] == (pinned["ref"] if at == "launch" else None)
+    assert project.store.read().auto.errors == 1
+    assert (later, fleet.events("session_launched")[1:]) == ([], [])

@@ -75,6 +75,22 @@ def test_reverts_belong_to_the_task_and_commits_are_found(ledger: PostgresLedger
     assert abs(ledger.among(["c1"])[0].at_unix - time.time()) < 60
 
 
+def test_fence_and_branch_are_agreed_while_there_are_nodes(ledger: PostgresLedger) -> None:
+    """A daemon is refused, or a node leaves, and the user chooses another fence: nothing uses the old one.
+
+    Break: end the agreement only when a node leaves; the row that a refused daemon wrote would bind for good.
+    """
+    one, other = ("refs/llmc/one", "main"), ("refs/llmc/other", "trunk")
+    with psycopg.connect(ledger.url, autocommit=True) as db:
+        db.execute("delete from llmc.node")
+        assert ledger.agree(*one) == one
+        assert ledger.agree(*other) == other
+        db.execute("insert into llmc.node (name, instance, place) values ('n1', 'id', 'host:/n1')")
+        assert ledger.agree(*one) == other
+        db.execute("delete from llmc.node")
+        assert ledger.agree(*one) == one
+
+
 def test_every_call_says_that_the_database_is_gone(ledger: PostgresLedger) -> None:
     with ledger.gone():
         calls = (

@@ -197,3 +197,39 @@ def test_a_watched_directory_says_once_what_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, 1)
     assert next(found for found in following if len(found.added) == 2).left_out == []
     following.close()
+
+
+def test_a_watched_file_whose_text_changes_is_one_task(tmp_path: Path) -> None:
+    """A client may refine a task that is being done. Break: compare only the texts; both versions would run."""
+    source = MemoryTasks()
+    source.add(new_task(Draft("Already there"), TaskId), "person")
+    write(tmp_path, 1)
+    following = list_files.follow(source, tmp_path)
+    assert [task.id for task in next(following).added] == ["2"]
+    write(tmp_path, 1, description="With more words")
+    write(tmp_path, 2, after=(1,))
+    found = [next(following) for _ in range(3)]
+    write(tmp_path, 1, description="With other words")
+    found += [next(following) for _ in range(3)]
+    added = [task for one in found for task in one.added]
+    assert [(task.subject, task.blocked_by) for task in added] == [("Do 2", ("2",))]
+    assert [line for one in found for line in one.left_out] == [
+        "1.json: its text changed after it was imported as 2"
+    ]
+    write(tmp_path, 1)
+    assert next(following).added == [], "as it was"
+    following.close()
+    write(tmp_path, 1, description="Other work")
+    assert [task.description for task in list_files.take_in(source, tmp_path).added] == ["Other work"]
+
+
+def test_a_watched_file_that_was_imported_before_is_one_task(tmp_path: Path) -> None:
+    """Break: remember only the files that this watch added."""
+    source = MemoryTasks()
+    write(tmp_path, 1)
+    list_files.take_in(source, tmp_path)
+    following = list_files.follow(source, tmp_path)
+    assert next(following).added == []
+    write(tmp_path, 1, description="With more words")
+    assert [next(following).added for _ in range(2)] == [[], []]
+    following.close()

@@ -217,6 +217,16 @@ def test_no_park_is_longer_because_the_clock_was_set_back(now: float, over: bool
     assert waiting.probe_succeeded(probed, probe_works=True, now=900.0), "it cannot be known any more"
 
 
+def test_a_clock_that_is_set_back_ends_no_park_of_a_fleet() -> None:
+    """The next heartbeat moves the end of the park. Break: apply the rule for a root alone before that."""
+    compared = AutoState(ahead_s=0.0)
+    state = replace(compared, **waiting.parked(compared, Cause.API, "", 10_000.0, 10_000.0, 300.0))
+    assert not waiting.may_probe(state, now=6_400.0), "set back by an hour"
+    heard = replace(state, **waiting.clock_compared(state, -3_600.0))
+    assert not waiting.may_probe(heard, now=6_699.0)
+    assert waiting.may_probe(heard, now=6_700.0)
+
+
 @pytest.mark.req("0-063", "0-064", "4-102")
 def test_what_is_remembered() -> None:
     """The state has the fields of the wait for a source, and nothing of a task pool's back-off."""

@@ -134,9 +134,12 @@ def last_resumed(state: AutoState, worker: str) -> float:
 
 
 def wait_is_over(state: AutoState, now: float) -> bool:
-    """Whether a parked fleet has waited long enough. More time left than the whole wait: the clock was set back."""
+    """Whether a parked fleet has waited long enough. More time left than the whole wait: the clock was set back.
+
+    If the clock is compared with the fleet's, the next heartbeat moves the end of the park instead.
+    """
     left_s = state.parked_until_unix - now
-    return left_s <= 0 or 0 < state.parked_for_s < left_s - CLOCK_SLACK_S
+    return left_s <= 0 or (state.ahead_s is None and 0 < state.parked_for_s < left_s - CLOCK_SLACK_S)
 
 
 def may_probe(state: AutoState, now: float) -> bool:
