@@ -299,17 +299,18 @@ def test_kills_at_random_tell_every_token_once(desk: Desk) -> None:
     """Break: write the event log beside the transaction instead of in it."""
     chance = random.Random(20261115)
     desk.converse("c1", "7")
-    deaths = 0
-    for number in range(60):
+    deaths = number = 0
+    while number < 60 or deaths <= 10:  # on a slow machine, a kill may come too late
+        assert number < 600
         if number % 10 == 9:
             desk.converse(f"c{number}", str(number))
         session = desk.store.worker("auto-1").transcript_path.rpartition("/")[2].removesuffix(".jsonl")
         desk.say(session, chance.randrange(1, 1000))
         code = killed(lambda: record_usage(desk.project, "auto-1"), chance.uniform(0, 0.02))
         deaths += code == -signal.SIGKILL
+        number += 1
     desk.say(session, 1)
     record_usage(desk.project, "auto-1")
-    assert deaths > 10
     assert desk.told() == desk.used
 
 
