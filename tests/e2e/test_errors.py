@@ -574,20 +574,22 @@ def test_an_editor_that_does_not_run(shared: Fleet, copy: Path, editor: str, why
 
 
 def test_a_configuration_that_is_not_utf8_is_fixed_with_the_command_in_the_hint(
-    shared: Fleet, copy: Path
+    shared: Fleet, tmp_path: Path
 ) -> None:
     """Break: read config.toml as text in `config edit`."""
-    config = copy / "config.toml"
+    root = tmp_path / "root"
+    assert llmc(shared, "init", "--target", str(root)).code == 0
+    config = root / "config.toml"
     good = config.read_bytes()
     config.write_bytes(good + b"# caf\xe9\n")
-    shown = llmc(shared, "--root", str(copy), "status").err
+    shown = llmc(shared, "--root", str(root), "status").err
     assert "not valid UTF-8" in shown
     assert "llmc config edit" in shown
-    kept = llmc(shared, "--root", str(copy), "config", "edit", EDITOR="true")
+    kept = llmc(shared, "--root", str(root), "config", "edit", EDITOR="true")
     assert kept.code == FAILED
     assert "config.edit.toml" in kept.err
     assert "not valid UTF-8" in kept.err
-    llmc(shared, "--root", str(copy), "config", "edit", EDITOR="sed -i -e '$d'")
+    llmc(shared, "--root", str(root), "config", "edit", EDITOR="sed -i -e '$d'")
     assert config.read_bytes() == good
 
 

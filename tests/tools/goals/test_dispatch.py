@@ -589,10 +589,11 @@ def test_a_goal_is_completed_only_by_the_commands_that_it_has(
     set_goal(shop, success_criteria=(criterion("old"),))
     shop.store.apply(Change(nodes=tuple(done)))
     ran: list[str] = []
-    may_end, ended = threading.Event(), threading.Event()
+    began, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def result(project: Any, commit: str, command: str) -> Ran:
         ran.append(command)
+        began.set()
         assert command == "new" or may_end.wait(30)
         return Ran(command=command, result=PASSED if command == "old" else "failed with exit code 1")
 
@@ -601,6 +602,7 @@ def test_a_goal_is_completed_only_by_the_commands_that_it_has(
     with ThreadPoolExecutor(1) as pool:
         shop.runner = Runner(shop.project, Aside(pool, ended.set))
         shop.tick()
+        assert began.wait(30)
         goals.change(shop.project, GOAL, {"success_criteria": (criterion("new"),)})
         shop.tick()  # the daemon sees the change while the former commands run
         may_end.set()
