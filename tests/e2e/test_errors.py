@@ -16,6 +16,7 @@ from llmc.config.paths import Root
 from llmc.records.store import Store
 from tests.support import zygote
 from tests.support.fleet import Fleet, Result
+from tests.support.repos import Repo
 from tests.support.waiting import wait_until
 
 FAILED, USAGE, REFUSED, NOT_FOUND, LOCKED = 1, 2, 3, 4, 5
@@ -578,7 +579,9 @@ def test_a_configuration_that_is_not_utf8_is_fixed_with_the_command_in_the_hint(
 ) -> None:
     """Break: read config.toml as text in `config edit`."""
     root = tmp_path / "root"
-    assert llmc(shared, "init", "--target", str(root)).code == 0
+    source = Repo(tmp_path / "source")
+    source.commit("a.txt")
+    assert llmc(shared, "init", "--target", str(root), cwd=source.path).code == 0
     config = root / "config.toml"
     good = config.read_bytes()
     config.write_bytes(good + b"# caf\xe9\n")
