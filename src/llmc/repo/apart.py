@@ -20,46 +20,60 @@ from llmc.sandbox import probe
 def ensure(project: Project, record: WorkerRecord, base: str) -> None:
     """Create the worktree or point it to its repository again; existing files stay unchanged. Safe to repeat."""
     _refuse_while_it_runs(record)
-    worktree, own = Path(record.worktree_path), own_repos.path_of(project.root.path, record.name)
+    root, worktree = project.root.path, Path(record.worktree_path)
+    own, ref = own_repos.path_of(root, record.name), None
     with project.repo_lock():
-        is_empty = worktrees.is_empty(worktree)
-        if (entry := git_dirs.entry_of(project.root.path, worktree)) is not None:
+        has_files = os.path.lexists(worktree) and (
+            not worktree.is_dir() or {*os.listdir(worktree)} - {".git"}
+        )
+        if (entry := git_dirs.entry_of(root, worktree)) is not None:
             worktrees.discard(project, entry, record.name)  # the worktree would still count as linked
         is_known = (own / "HEAD").exists()
         if not is_known:
             own = _new_repository(project, record, base)
         private_dir(worktree.parent)
         worktree.mkdir(exist_ok=True)
-        ref = None
-        if os.path.lexists(worktree / ".git"):
+        if os.path.lexists(worktree / ".git") and not git_dirs.is_worktree_of(worktree, root):
             ref = trash.pin_commit(project.root, record.name, "relink", base)
             trash.take_out(worktree, [".git"], trash.folder_of(project.root, ref))
-        starts = is_empty or git_dirs.checkout_mark(own).exists()
-        if starts:
-            git_dirs.checkout_mark(own).touch()
+        if not has_files:
+            git_dirs.checkout_mark(own).touch()  # before git counts its files as deleted
         own_repos.point(worktree, own)
-        if is_empty and is_known and not _has_saved(project, record, worktree):
-            own_repos.point(worktree, _new_repository(project, record, base))
-            git_dirs.checkout_mark(own).touch()  # it went with the other one
-        if starts:
-            worktrees.drop_dead_locks(project, record)
-            git.git(worktree, "reset", "--quiet", "--hard", timeout_s=600)
-            git_dirs.checkout_mark(own).unlink()
-        elif not os.path.lexists(own / "index"):
-            git.git(worktree, "reset", "--quiet", timeout_s=600)
-    if not starts:
+        if not has_files and is_known:
+            _save_index(project, record, worktree, base)
+        _check_out_once(project, record, worktree)
+    if has_files:
         with project.store.transaction() as tx:
             tx.emit("worktree_linked", worker=record.name, ref=ref)
 
 
-def _has_saved(project: Project, record: WorkerRecord, worktree: Path) -> bool:
-    """Pin what a repository has of a worktree whose files are gone; False if it cannot be read."""
+def _save_index(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
+    """Pin what a repository has of a worktree whose files are gone, then remove the index.
+
+    A repository that cannot be read goes to the trash, and a new one replaces it.
+    """
+    own = own_repos.path_of(project.root.path, record.name)
     try:
-        unfinished = worktrees.unfinished(worktree)
-        trash.pin_entry(project.root, worktree, record.name, "worktree", tips=unfinished)
+        tips = worktrees.unfinished(worktree)
+        trash.pin_entry(project.root, worktree, record.name, "worktree", tips=tips)
+    except trash.NotSaved:
+        raise  # the clone refuses it, perhaps only for now
     except (LlmcError, OSError, ValueError):
-        return False
-    return True
+        (worktree / ".git").unlink()  # if llmc is killed meanwhile, the worktree is still a lost one
+        _new_repository(project, record, base)
+        git_dirs.checkout_mark(own).touch()
+        own_repos.point(worktree, own)
+    (own / "index").unlink(missing_ok=True)
+
+
+def _check_out_once(project: Project, record: WorkerRecord, worktree: Path) -> None:
+    """Complete the first checkout, or make an index for files that have none; files with an index stay unchanged."""
+    own = own_repos.path_of(project.root.path, record.name)
+    is_first = git_dirs.checkout_mark(own).exists()
+    if not os.path.lexists(own / "index"):
+        worktrees.drop_dead_locks(project, record)
+        git.git(worktree, "reset", "--quiet", *(["--hard"] if is_first else []), timeout_s=600)
+    git_dirs.checkout_mark(own).unlink(missing_ok=True)
 
 
 def move_apart(project: Project, record: WorkerRecord, base: str) -> None:

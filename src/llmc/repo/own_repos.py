@@ -302,7 +302,7 @@ def fetch(root: Path, own: Path, *moves: str, limit_s: float = MOST_S) -> str:
     if _UNFINISHED in refusal:
         # The process that makes the worktree holds the repo lock. This thread may hold a later lock, so it only waits.
         most = min(UNFINISHED_S, max(0.0, until - monotonic()))
-        wait_until(lambda: not locks.is_held(Root(root).lock("repo")), most, interval_s=0.02)
+        wait_until(lambda: not locks.is_locked_by_others(Root(root).lock("repo")), most, interval_s=0.02)
         refusal = _fetch(root, own, *moves, until=until)
     elif dead_locks.named_in(refusal, root) is not None:  # the lock is gone by now, unless it is needed
         refusal = _fetch(root, own, *moves, until=until)

@@ -255,7 +255,8 @@ def _aside(worktree: Path) -> Path:
 def _link_to_new_entry(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
     """Replace a lost git entry: add a worktree without files beside this one, and move its `.git` here."""
     root, aside = project.root.path, _aside(worktree)
-    git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # left by a killed process
+    # Left by a killed process; twice also if git had not removed its own lock yet.
+    git.git(root, "worktree", "remove", "--force", "--force", str(aside), check=False)
     where = _where(root, record, aside, base)
     git.git(root, "worktree", "add", "--quiet", "--no-checkout", *where, timeout_s=600)
     os.rename(aside / ".git", worktree / ".git")

@@ -1,6 +1,7 @@
 """Copies tasks between task files and the source of a root: import, export, and following a directory."""
 
 import hashlib
+import os
 import select
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,7 +49,11 @@ def take_in(
     old = {_key(task.pool_key, task): task.id for task in known.tasks.values() if _is_old(task.pool_key)}
     by_key = old | known.by_key
     made: dict[TaskId, TaskId] = {task_id: by_key[key] for task_id, key in keys.items() if key in by_key}
-    changed = {task_id: followed[task_id] for task_id in keys if task_id in followed and task_id not in made}
+    changed = {
+        task_id: task
+        for task_id, task in followed.items()
+        if task_id in keys and task_id not in made and known.has(task)
+    }
     made |= changed
     needs = {
         task.id: {*task.blocked_by, *(other.id for other in found.values() if task.id in other.blocks)}
@@ -90,7 +95,8 @@ def follow(source: TaskSource, directory: Path) -> Iterator[Taken]:
     try:
         while True:
             found = take_in(source, directory, followed)
-            followed |= found.made
+            here = {task_id for task_id in followed if os.path.lexists(directory / f"{task_id}.json")}
+            followed = {task_id: task for task_id, task in followed.items() if task_id in here} | found.made
             new = [line for line in found.left_out if line in before and line not in told]
             before, told = set(found.left_out), told.intersection(found.left_out).union(new)
             yield Taken(found.added, new, found.made)

@@ -3,14 +3,16 @@
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmc.base.errors import LlmcError
 from llmc.records.worker import WorkerRecord
-from llmc.repo import git, git_dirs, own_repos, provision, uncommitted
+from llmc.repo import apart, git, git_dirs, own_repos, provision, trash, uncommitted
 from llmc.repo.project import Project
 from llmc.sandbox import probe
 from tests.support.contained import needs_bubblewrap
@@ -197,3 +199,82 @@ def test_a_first_checkout_that_was_killed_is_completed_in_its_own_repository(tmp
     assert uncommitted.tree_state(worktree.path).clean
     assert (worktree.path / "a.txt").exists()
     assert not git_dirs.checkout_mark(own).exists()
+
+
+class Killed(BaseException):
+    """Ends a step as kill -9 does: no `except` for errors handles it."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def kill_at(at: str, patch: pytest.MonkeyPatch) -> None:
+    pin, run = trash.pin_entry, git.git
+    match at:
+        case "pointed":
+            patch.setattr(apart, "_save_index", kill)
+        case "pinned":
+            patch.setattr(trash, "pin_entry", lambda *args, **more: kill(pin(*args, **more)))
+        case "cleared":
+            patch.setattr(apart, "_check_out_once", kill)
+        case "replaced":
+            patch.setattr(own_repos, "make", kill)
+        case _:
+
+            def checkout(*args: Any, **more: Any) -> Any:
+                done = run(*args, **more)
+                return kill() if "--hard" in args else done
+
+            patch.setattr(git, "git", checkout)
+
+
+@pytest.mark.parametrize("at", ["pointed", "pinned", "cleared", "replaced", "checked out"])
+def test_a_kill_while_a_lost_worktree_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Break: do not set the mark first, or pin only if there is no `.git` either."""
+    project, record, worktree = contained(tmp_path)
+    own = own_repos.path_of(project.root.path, record.name)
+    stage(worktree)
+    if at == "replaced":
+        (own / "index").write_text("not an index")
+    shutil.rmtree(worktree.path)
+    with monkeypatch.context() as broken:
+        kill_at(at, broken)
+        with pytest.raises(Killed):
+            provision.provision(project, record)
+    if at == "checked out":
+        worktree.write("a.txt", "by the user\n")
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).tracked == (("a.txt",) if at == "checked out" else ())
+    assert (worktree.path / "a.txt").read_text() == ("by the user\n" if at == "checked out" else "a\n")
+    if at == "replaced":  # without a repository, and with containment off, it is linked to the clone
+        assert "not an index" in [path.read_text() for path in project.root.trash.glob("*/w1/index")]
+        return
+    assert not git_dirs.checkout_mark(own).exists()
+    refs = run_git(project.root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").split()
+    assert run_git(project.root.path, "show", f"{refs[0]}:gone.txt") == "staged"
+
+
+def test_a_lost_worktree_beside_a_half_made_one(tmp_path: Path) -> None:
+    """git refuses a fetch while another HEAD is missing. Break: wait for the repo lock that this thread holds, or take
+    the refusal for a repository that cannot be read.
+    """
+    project, record, worktree = contained(tmp_path)
+    _, other = add_worker(project, "w2")
+    head = git_dirs.entries(project.root.path)[0] / "HEAD"
+    stage(worktree)
+    shutil.rmtree(worktree.path)
+    before = head.read_text()
+    head.write_text("0" * 40 + "\n")
+    started = time.monotonic()
+    with pytest.raises(LlmcError, match="nothing was removed"):
+        provision.provision(project, record)
+    assert time.monotonic() - started < own_repos.UNFINISHED_S / 2
+    head.write_text(before)
+    provision.provision(project, record)
+    assert uncommitted.tree_state(worktree.path).clean
+    assert uncommitted.tree_state(other.path).clean
+    refs = run_git(project.root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").split()
+    assert "staged" in [run_git(project.root.path, "show", f"{ref}:gone.txt", check=False) for ref in refs]

@@ -233,3 +233,18 @@ def test_a_watched_file_that_was_imported_before_is_one_task(tmp_path: Path) -> 
     write(tmp_path, 1, description="With more words")
     assert [next(following).added for _ in range(2)] == [[], []]
     following.close()
+
+
+def test_a_watched_file_or_task_that_was_removed_is_new_again(tmp_path: Path) -> None:
+    """Break: remember names of files that are gone, or tasks that the list no longer has."""
+    source = MemoryTasks()
+    write(tmp_path, 1)
+    following = list_files.follow(source, tmp_path)
+    assert [task.id for task in next(following).added] == ["1"]
+    (tmp_path / "1.json").unlink()
+    assert next(following).added == []
+    write(tmp_path, 1, description="Other work")
+    assert [task.description for task in next(following).added] == ["Other work"]
+    source.remove(source.key("2"), lambda _: True)
+    assert [task.description for task in next(following).added] == ["Other work"]
+    following.close()
