@@ -145,11 +145,6 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
                 f"cannot change goal {goal_id}: it is {view.goal.status}",
                 hint="To create a new goal: llmc goal create --title ...",
             )
-        if "success_criteria" in fields and view.goal.status is GoalStatus.COMPLETED:
-            raise Refused(
-                f"cannot change the success criteria of goal {goal_id}: it is completed",
-                hint="To go on with it, reopen a plan item first: llmc work reopen ITEM --reason ...",
-            )
         now = now_unix()
         event = view.goal.event("goal.updated", now, {"fields": sorted(fields), "actor": HUMAN})
         named = {key: value for key, value in fields.items() if key != "reply_to"}
