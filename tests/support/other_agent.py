@@ -93,7 +93,7 @@ class OtherTranscript:
     def last_reply_unix(self) -> float | None:
         return self.last_growth_unix()
 
-    def last_reply_id(self) -> str:
+    def last_reply_id(self, until_unix: float) -> str:
         return str(self.replies(0)[0] or "")
 
     def last_growth_unix(self) -> float | None:

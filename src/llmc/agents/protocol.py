@@ -112,8 +112,8 @@ class Transcript(Protocol):
 
     def last_reply_unix(self) -> float | None: ...
 
-    def last_reply_id(self) -> str:
-        """Includes replies that only call a tool; "" for none."""
+    def last_reply_id(self, until_unix: float) -> str:
+        """The last reply that began by then, also one that only calls a tool; "" for none."""
         ...
 
     def last_growth_unix(self) -> float | None:

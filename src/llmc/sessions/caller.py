@@ -130,12 +130,6 @@ def _for_another(claimed: str) -> Refused:
 
 def report(project: Project, who: Caller, said: dict[str, Any]) -> None:
     """Put the report into the worker's inbox, where it is applied in order with the hooks."""
-    from llmc.agents.kinds import reader_of  # every command identifies its caller, few report
-
-    record = project.store.worker(who.name)
-    transcript = reader_of(record.agent).transcript(record.transcript_path)
-    if record.transcript_path and (message_id := transcript.last_reply_id()):
-        said = {**said, "message_id": message_id}
     _put(private_dir(project.root.inbox / who.name), who, said)
     project.wake(who.name)
 

@@ -243,16 +243,20 @@ def _tasks_made(
 
 
 def _messages(record: WorkerRecord, fresh: Sequence[AgentEvent | Malformed]) -> dict[str, dict[str, Any]]:
-    """By event: a contained agent's report with the message it was made in, which `llmc report` adds for others."""
-    reports = [
-        event
-        for event in fresh
-        if record.contained and isinstance(event, AgentEvent) and event.what is What.REPORTED
-    ]
-    if not reports or not record.transcript_path:
-        return {}
-    message = {"message_id": reader_of(record.agent).transcript(record.transcript_path).last_reply_id()}
-    return {event.id: {"told": {**event.told, **message}} for event in reports}
+    """By event: an agent's report with the message that it was made in.
+
+    `llmc report` cannot tell: the conversation may have begun with an event that is still in the inbox.
+    """
+    found, path = {}, record.transcript_path
+    for event in fresh:
+        if not isinstance(event, AgentEvent):
+            continue
+        if event.what is What.SESSION_STARTED and decide.is_in_its_home(record, event):
+            path = event.transcript or path
+        if event.what is What.REPORTED and path:
+            message = reader_of(record.agent).transcript(path).last_reply_id(event.at_unix)
+            found[event.id] = {"told": {**event.told, "message_id": message}}
+    return found
 
 
 def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from llmc import hook_client
+from llmc.agents.agent_events import REPORT
 from llmc.config.paths import Root
 from llmc.records.hook_events import Malformed
 from llmc.records.store import Store
@@ -52,12 +55,16 @@ class Still:
             tx.put(replace(tx.worker("adam"), **fields, **plain))
         self.first_seq = self.store.read().event_seq
 
-    def write(self, *names: str, instance: str = INSTANCE) -> list[str]:
+    def write(self, *names: str, instance: str = INSTANCE, **payload: str) -> list[str]:
         """One file per event, named as by the sender."""
         ids = []
         for name in names:
             event_id = f"{time.time_ns()}-{os.getpid()}.json"
-            envelope = {"worker": "adam", "instance": instance, "payload": {"hook_event_name": name}}
+            envelope = {
+                "worker": "adam",
+                "instance": instance,
+                "payload": {"hook_event_name": name, **payload},
+            }
             (self.inbox / event_id).write_text(json.dumps(envelope))
             ids.append(event_id)
         return ids
@@ -173,6 +180,32 @@ def test_malformed_files_are_ignored_with_an_event(still: Still) -> None:
     assert os.listdir(still.inbox) == []
     assert still.status() == 0
     assert len(still.rows()) == 4
+
+
+def test_a_report_names_the_message_it_was_made_in(still: Still, tmp_path: Path) -> None:
+    """Its conversation may have begun with an event that waits too. Break: look in the former conversation, as the
+    record has it; or take what the agent wrote after its report.
+    """
+    former, now = tmp_path / "former.jsonl", tmp_path / "now.jsonl"
+
+    def reply(uuid: str) -> str:
+        at = datetime.now(UTC).isoformat()
+        return (
+            json.dumps({"type": "assistant", "uuid": uuid, "timestamp": at, "message": {"content": "x"}})
+            + "\n"
+        )
+
+    former.write_text(reply("former"))
+    with still.store.transaction() as tx:
+        tx.update("adam", transcript_path=str(former))
+    still.write("SessionStart", source="clear", session_id="s2", transcript_path=str(now))
+    now.write_text(reply("before"))
+    still.write(REPORT, kind="progress", text="half")
+    with now.open("a") as file:
+        file.write(reply("after"))
+    assert still.status() == 0
+    (told,) = [row for row in still.rows() if row["action"] == "agent_reported"]
+    assert told["message_id"] == "before"
 
 
 @pytest.mark.parametrize("instance", ["older", ""])

@@ -22,7 +22,7 @@ ASKED: dict[str, Callable[[ClaudeTranscript], object]] = {
     "answer": lambda one: one.answer_to("Which?", 0),
     "replies": lambda one: one.replies(0),
     "passage": lambda one: one.passage(0, "agent"),
-    "last reply": lambda one: one.last_reply_id(),
+    "last reply": lambda one: one.last_reply_id(2e9),
     "messages": lambda one: one.last_messages(5),
     "meter": lambda one: one.meter().read(),
 }
@@ -151,7 +151,7 @@ def test_long_rows_with_images_are_read_and_counted(tmp_path: Path) -> None:
     assert len(found.prompts(HEADER)[0]) == 1
     assert (found.queued(), found.replies(0)) == (["a"], (3, path.stat().st_size))
     assert found.meter().read() == {"opus": Tokens(output_tokens=9)}
-    assert found.last_reply_id() == ""
+    assert found.last_reply_id(2e9) == ""
 
 
 def test_a_meter_goes_on_with_what_was_too_much_at_once(

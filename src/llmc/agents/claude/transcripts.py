@@ -113,8 +113,12 @@ class ClaudeTranscript:
         times = [_at(row) for row in self._last_rows() if is_reply(row)]
         return max((at for at in times if at is not None), default=None)
 
-    def last_reply_id(self) -> str:
-        own = [row for row in self._last_rows() if is_reply(row)]
+    def last_reply_id(self, until_unix: float) -> str:
+        own = [
+            row
+            for row in self._last_rows()
+            if is_reply(row) and ((at := _at(row)) is None or at <= until_unix)
+        ]
         return str(own[-1].get("uuid") or "") if own else ""
 
     def last_growth_unix(self) -> float | None:

@@ -182,7 +182,7 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if not event.instance or event.instance != record.instance:
         return Verdict(action=IGNORED, details={"hook": event.name, "why": "from an earlier launch"})
     match event.what:
-        case What.SESSION_STARTED if event.transcript and not _is_in_its_home(record, event):
+        case What.SESSION_STARTED if event.transcript and not is_in_its_home(record, event):
             why = "the conversation is not in the agent's configuration directory"
             return Verdict(action=IGNORED, details={"hook": event.name, "why": why})
         case What.SESSION_STARTED:
@@ -259,7 +259,7 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     return step(Status.IDLE, "ready")
 
 
-def _is_in_its_home(record: WorkerRecord, event: AgentEvent) -> bool:
+def is_in_its_home(record: WorkerRecord, event: AgentEvent) -> bool:
     """Whether llmc may read, and perhaps copy, the conversation: a contained agent must not name another file."""
     return event.home == record.config_dir or not record.contained
 
