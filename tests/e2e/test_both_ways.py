@@ -90,9 +90,12 @@ def test_a_stopped_agent_goes_on_with_its_conversation(fleet: Fleet, sandbox: st
     assert after["claude_session_id"] == before["claude_session_id"]
     assert after["transcript_path"] == before["transcript_path"]
     works(fleet, "two")
-    said = [row for row in fleet.transcript_rows() if row.get("type") == "user"]
-    assert any("echo 1 > one" in str(row) for row in said)
-    assert any("echo two > two" in str(row) for row in said)
+
+    def has_said(text: str) -> bool:
+        return any(text in str(row) for row in fleet.transcript_rows() if row.get("type") == "user")
+
+    wait_until(lambda: has_said("echo two > two"))  # the client writes rows a moment later
+    assert has_said("echo 1 > one")
 
 
 @BOTH_AGENTS

@@ -385,7 +385,7 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
     assert (
-        "adam's commits conflict with main in a.txt; adam is resolving the conflicts. Run `llmc review adam` again when"
+        "adam's commits conflict with main in a.txt; adam is resolving the conflicts. Run `llmc review adam` again once"
         in found.err
     )
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
